@@ -269,6 +269,10 @@ def _exact(value: Fraction) -> Any:
     return value.numerator if value.denominator == 1 else value
 
 
+def _index(value: Any, divisor: Any, modulus: Any) -> Any:
+    return value // divisor % modulus
+
+
 def _divide(a: Any, b: Any) -> Any:
     return float(a) / float(b) if isinstance(a, float) or isinstance(b, float) else _exact(Fraction(a) / Fraction(b))
 
@@ -280,46 +284,10 @@ def _product(args: list[Any]) -> Any:
     return result
 
 
-def _ceil_divide(a: Any, b: Any) -> Any:
-    return -(-a // b)
-
-
-def _true_divide(a: Any, b: Any) -> Any:
-    return float(a) / float(b)
-
-
-def _index(value: Any, divisor: Any, modulus: Any) -> Any:
-    return value // divisor % modulus
-
-
-def _float_power(a: Any, b: Any) -> Any:
-    return _power(float(a), float(b))
-
-
 def _shift_left(value: Any, count: Any) -> Any:
     if count > MAX_BITS:
         raise OverflowError(f"a shift in it has more than {MAX_BITS} bits")
     return int(value) << int(count)
-
-
-def _shift_right(value: Any, count: Any) -> Any:
-    return int(value) >> int(min(count, MAX_BITS))
-
-
-def _truncate_to_float(value: Any) -> Any:
-    return float(math.trunc(value))
-
-
-def _round(value: Any, digits: Any = None) -> Any:
-    return round(value) if digits is None else round(float(value), int(digits))
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-def _odd(args: list[Any]) -> bool:
-    return sum(map(bool, args)) % 2 == 1
 
 
 def _dense(args: list[Any]) -> int:
@@ -335,25 +303,29 @@ def _dense(args: list[Any]) -> int:
     return 1
 
 
-_untyped: Any = operator  # the stubs leave the types of some open
-_OPAQUE: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
+_OPAQUE: dict[str, Callable[[Any], Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
 
 _FOLDS: dict[str, Callable[[list[Any]], Any]] = {
-    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any, "Xor": _odd,
-    "IsNonOverlappingAndDenseIndicator": _dense,
+    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any,
+    "Xor": lambda args: sum(map(bool, args)) % 2 == 1, "IsNonOverlappingAndDenseIndicator": _dense,
 }  # fmt: skip
 """Functions of any number of arguments."""
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "Neg": operator.neg, "Div": _divide, "Pow": _power,
-    "CeilDiv": _ceil_divide, "IntTrueDiv": _true_divide, "FloatTrueDiv": _true_divide,
-    "Mod": operator.mod, "PythonMod": operator.mod, "ModularIndexing": _index,
-    "LShift": _shift_left, "RShift": _shift_right, "PowByNatural": _power, "FloatPow": _float_power,
-    "Abs": abs, "floor": math.floor, "ceiling": math.ceil, "CeilToInt": math.ceil,
-    "FloorToInt": math.floor, "TruncToInt": math.trunc, "TruncToFloat": _truncate_to_float,
-    "RoundToInt": _round, "RoundDecimal": _round, "ToFloat": float, "Identity": _identity,
-    "Eq": operator.eq, "Ne": operator.ne, "Lt": operator.lt, "Le": operator.le, "Gt": operator.gt, "Ge": operator.ge,
-    "Not": operator.not_, "FloorDiv": _untyped.floordiv, "CleanDiv": _untyped.floordiv,
-    "BitwiseFn_bitwise_and": _untyped.and_, "BitwiseFn_bitwise_or": _untyped.or_, "BitwiseFn_bitwise_xor": _untyped.xor,
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "Neg": operator.neg, "Not": operator.not_, "Abs": abs, "floor": math.floor, "ceiling": math.ceil,
+    "CeilToInt": math.ceil, "FloorToInt": math.floor, "TruncToInt": math.trunc, "RoundToInt": round, "ToFloat": float,
+    "TruncToFloat": lambda value: float(math.trunc(value)), "Identity": lambda value: value,
     **_OPAQUE, **{f"OpaqueUnaryFn_{name}": function for name, function in _OPAQUE.items()},
 }  # fmt: skip
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Div": _divide, "Pow": _power, "PowByNatural": _power, "FloatPow": lambda a, b: _power(float(a), float(b)),
+    "IntTrueDiv": lambda a, b: float(a) / float(b), "FloatTrueDiv": lambda a, b: float(a) / float(b),
+    "FloorDiv": lambda a, b: a // b, "CleanDiv": lambda a, b: a // b, "CeilDiv": lambda a, b: -(-a // b),
+    "Mod": operator.mod, "PythonMod": operator.mod, "LShift": _shift_left,
+    "RShift": lambda value, count: int(value) >> int(min(count, MAX_BITS)),
+    "RoundDecimal": lambda value, digits: round(float(value), int(digits)),
+    "Eq": operator.eq, "Ne": operator.ne, "Lt": operator.lt, "Le": operator.le, "Gt": operator.gt, "Ge": operator.ge,
+    "BitwiseFn_bitwise_and": lambda a, b: a & b, "BitwiseFn_bitwise_or": lambda a, b: a | b,
+    "BitwiseFn_bitwise_xor": lambda a, b: a ^ b,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**_UNARY, **_BINARY, "ModularIndexing": _index}

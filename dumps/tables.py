@@ -15,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 
 import msgspec
 
@@ -97,10 +98,7 @@ def _fitting(columns: Sequence[Column], cells: list[list[str]], width: int) -> l
 
 
 def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[str]) -> str:
-    from io import StringIO
-
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -117,8 +115,17 @@ def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[st
         )
     for row, style in zip_longest(cells, styles[: len(cells)]):
         table.add_row(*(Text(row[i]) for i in kept), style=style or None)
+    return painted(table, width=width, soft_wrap=False)
+
+
+def painted(shown: Any, *, width: int | None = None, soft_wrap: bool = True) -> str:
+    """What rich makes of a table or a text for a terminal, in its colours, which NO_COLOR turns off."""
+    from io import StringIO
+
+    from rich.console import Console
+
     stream = StringIO()
-    Console(file=stream, force_terminal=True, width=width).print(table)
+    Console(file=stream, force_terminal=True, width=width).print(shown, soft_wrap=soft_wrap, end="")
     return stream.getvalue()
 
 

@@ -165,6 +165,16 @@ def error_line(error: object) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
+def raised_line(error: BaseException, limit: int = 200) -> str:
+    """An exception in one line: its type, and the first line of its text.
+
+    >>> raised_line(ValueError("no such size\\nat line 3")), raised_line(KeyboardInterrupt())
+    ('ValueError: no such size', 'KeyboardInterrupt')
+    """
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:limit]}" if lines else type(error).__name__
+
+
 def flat(text: object, limit: int = 200) -> str:
     """The text of something in one line of at most `limit` characters.
 

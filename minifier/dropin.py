@@ -14,7 +14,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import fx
 
 from ..dumps.errors import BadValueError, CommandLineError, UsageError
 from ..dumps.output import say
@@ -38,10 +40,6 @@ from .passes.forms import watched
 from .search.edits import drop_outputs, exhaust
 from .search.problem import Answer, Candidate, Ruling
 from .search.tiers import TIERS, gentle
-
-if TYPE_CHECKING:
-    from torch import fx
-
 
 Predicate = Callable[["fx.GraphModule", Sequence[Any]], Any]
 

@@ -13,22 +13,19 @@ For example:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..dumps import index
+from ..dumps.store import Run, SavedGraph
 from ..dumps.wording import counted, shown_path, without_excerpt
 from ..dumps.worst import last_failing, no_graphs
 from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
 from ..toolkit.replaying.replay import How
+from ..toolkit.triage.ranking import GraphRow
 from ..toolkit.verdicts.ladder_words import kernel_check, whole_program
 from ..toolkit.verdicts.verdict import ROUNDING, with_flags
 from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
 from .search.problem import CannotJudgeError, DoesNotFailError
-
-if TYPE_CHECKING:
-    from ..dumps.store import Run, SavedGraph
-    from ..toolkit.triage.ranking import GraphRow
 
 SCREEN_S, LIMIT_S = 600.0, 300.0
 """What looking for a failing graph may take where no recorded one failed, and what one graph may."""

@@ -17,18 +17,16 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..dumps import opening
 from ..dumps.errors import WrongKindError
+from ..dumps.store import SavedGraph
 from ..dumps.wording import joined
 from ..toolkit.verdicts.identity import Identity, of_graph
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import with_flags
 from . import casefile
-
-if TYPE_CHECKING:
-    from ..dumps.store import SavedGraph
 
 Says = Literal["same", "another", "cannot_tell"]
 CODES: dict[Says, int] = {"same": 0, "another": 1, "cannot_tell": 4}

@@ -28,7 +28,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,13 +36,11 @@ from ..dumps.atomic import cannot_write
 from ..dumps.errors import CannotResumeError, UnknownWordError
 from ..dumps.wording import why_not_there
 from .agenda import Cancelled, Restarted, Skipped
+from .engine import Engine
 from .events import EVENTS_FILE, STEPS, Follow, Steered, from_json
 from .events import Restarted as RestartedEvent
 from .log import Log, at_work, read
 from .starting import again
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 CONTROL_FILE = "control.jsonl"
 ANSWER_LOOK_S = 0.05

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..dumps.atomic import free_path, write_file
 from ..dumps.opening import read
@@ -21,11 +20,9 @@ from ..dumps.store import resolve_graph
 from ..toolkit.isolation.imports import TRUST, option_words
 from .here import Here
 from .job_files import NORMAL, option
+from .jobs import Job
+from .room import Room
 from .verdicts import Judged, of_graph
-
-if TYPE_CHECKING:
-    from .jobs import Job
-    from .room import Room
 
 STEM = "graphdbg-variant"
 

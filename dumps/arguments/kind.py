@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Inside(NamedTuple):
     depth: int
 
 
+@dataclass(eq=False)
 class Kind(ABC):
     """One kind. `example`: content of it. `types`: those that it encodes, as "module.Name", several apart by spaces.
 
@@ -40,19 +42,14 @@ class Kind(ABC):
     this kind. `holds`: its content is a list of arguments. `schema`: its type in the schema of an operator.
     """
 
-    def __init__(
-        self,
-        tag: str,
-        example: Any,
-        types: str = "",
-        *,
-        order: int = 0,
-        exact: bool = False,
-        holds: bool = False,
-        schema: str = "",
-    ) -> None:
-        self.tag, self.example, self.types, self.order, self.exact = tag, example, types, order, exact
-        self.holds, self.schema = holds, schema
+    tag: str
+    example: Any
+    types: str = ""
+    _: KW_ONLY
+    order: int = 0
+    exact: bool = False
+    holds: bool = False
+    schema: str = ""
 
     @abstractmethod
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
@@ -89,6 +86,13 @@ class Kind(ABC):
     def number(self, body: Any, facts: NodeColumns) -> Any:
         """The number, expression or name that it stands for, where one is known."""
         return None
+
+
+class AsItIs(Kind):
+    """One whose content is its text for people."""
+
+    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
+        return str(body)
 
 
 def listed(body: Any) -> list[Any]:

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .kind import OTHER, Inside, Kind
+from .kind import OTHER, AsItIs, Inside
 
 if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
@@ -24,7 +24,7 @@ DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
 FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
 
 
-class Name(Kind):
+class Name(AsItIs):
     """{"memory_format": "channels_last"}: what torch has by a name."""
 
     pattern = WORD
@@ -33,9 +33,6 @@ class Name(Kind):
         if not isinstance(body, str):
             checker.fail(place, f"{checker.short(body)} is not a {self.tag}")
         checker.name(body, place, self.pattern, f"a {self.tag}")
-
-    def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
-        return str(body)
 
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return str(value).removeprefix("torch.")

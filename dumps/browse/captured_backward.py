@@ -9,15 +9,13 @@ For example: `origins(saved.record)["mul_3"]` gives `'MulBackward0 (NodeCall 3),
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..roles import OutputRole
 from ..schema import GraphRecord
+from ..store import SavedGraph
 from ..walk import plain
 from ..wording import counted
-
-if TYPE_CHECKING:
-    from ..store import SavedGraph
 
 _MOST_HOOKS = 12
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..schema import Arg, GraphRecord, SymbolRecord, SymValue, TensorValue
-from ..wording import counted
+from ..wording import counted, listed
 from . import arguments
 from .align import Alignment, align
 from .arguments import ArgumentDifference, Change, Departure, Kind, changes, only_moves, same_values, short
@@ -304,8 +304,7 @@ class _Judge:
 
     @staticmethod
     def _names(facts: NodeColumns, places: list[int]) -> str:
-        names = list(dict.fromkeys(facts.nodes[place].name for place in places))
-        return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
+        return listed(dict.fromkeys(facts.nodes[place].name for place in places), 6) or "nothing"
 
     def _explained(self, i: int, j: int, argument_differences: list[ArgumentDifference]) -> bool:
         """Whether every difference of a pair comes from its inputs."""

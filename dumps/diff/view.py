@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from ..tables import Column, one_line, plain, render
+from ..tables import Column, one_line, painted, plain, render
 from ..wording import counted
 from .arguments import Change, Departure, same_values, shown, text
 from .compare import GraphDiff
@@ -292,19 +292,14 @@ _STYLES = {"first departure": "bold", "  A": "red", "  B": "green", "  -> ": "bo
 
 def _styled(lines: list[str]) -> list[str]:
     """The lines with colours for a terminal, which are switched off as everywhere (NO_COLOR)."""
-    from io import StringIO
-
-    from rich.console import Console
     from rich.text import Text
 
-    stream = StringIO()
-    console = Console(file=stream, force_terminal=True)
-    style = ""
+    style, shown = "", list[str]()
     for line in lines:
         known = [style for start, style in _STYLES.items() if line.startswith(start)]
         style = known[0] if known else style if line.startswith("     ") else ""
-        console.print(Text(line, style), soft_wrap=True)
-    return stream.getvalue().splitlines()
+        shown.append(painted(Text(line, style)))
+    return shown
 
 
 def _side(side: str, node: NodeView | None, names: Sequence[str], count: int, near: NodeView | None) -> list[str]:

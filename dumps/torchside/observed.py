@@ -270,10 +270,7 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
     spans = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if (0 if 0 in shape else offset + 1 + spans) * value.element_size() != nbytes:
         record.storage_bytes = nbytes
-    if value.is_conj():
-        record.conj = True
-    if value.is_neg():
-        record.neg = True
+    record.conj, record.neg = value.is_conj(), value.is_neg()
     if value.is_quantized:
         record.quantizer = quantizer(value)
     base = viewed(value)

@@ -151,10 +151,7 @@ class ValueWriter:
         key = storage_key(tensor)
         if self._seen[key] > 1:
             record.storage = self._groups.setdefault(key, len(self._groups))
-        if tensor.is_conj():
-            record.conj = True
-        if tensor.is_neg():
-            record.neg = True
+        record.conj, record.neg = tensor.is_conj(), tensor.is_neg()
         if tensor.is_quantized:
             record.quantizer = quantizer(tensor)
         if whole_storage:

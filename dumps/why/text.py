@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from ..tables import plain
-from ..wording import counted, size_text
+from ..wording import counted, listed, size_text
 from . import frequent, wording
 from .model import Break, Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Symbol, Why
 
@@ -374,8 +374,7 @@ class ProcessText:
         compiled = [item for item in group if not item.limit]
         values = list(dict.fromkeys(value for item in compiled if (value := wording.present(item.guards[0]))))
         if len(values) > 1:
-            more = f" and {len(values) - _VALUES} more" if len(values) > _VALUES else ""
-            self.add(9, f"its values: {', '.join(values[:_VALUES])}{more}", limit=3)
+            self.add(9, f"its values: {listed(values, _VALUES)}", limit=3)
         self.add(9, f"the others: {names([item for item in compiled if item is not first])}", limit=3)
         self._details(function, first, compiled)
         for item in refused:
@@ -394,8 +393,7 @@ class ProcessText:
         for item in self.process.skipped:
             reasons.setdefault(item.reason, []).append(f"{item.name} ({shown_file(item.file, self.here)}:{item.line})")
         for reason, functions in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
-            more = f" and {len(functions) - _SKIPPED} more" if len(functions) > _SKIPPED else ""
-            self.add(2, f"{reason}: {', '.join(functions[:_SKIPPED])}{more}")
+            self.add(2, f"{reason}: {listed(functions, _SKIPPED)}")
 
 
 def _likeness(item: Compile) -> tuple[str, str]:

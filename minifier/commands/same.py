@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
+from ...dumps.store import SavedGraph
 from ...toolkit.commands.options import RungName, import_option, seed_option, trust_option
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-    from ...toolkit.verdicts.signature import Signature
+from ...toolkit.verdicts.signature import Signature
 
 
 @click.command()

@@ -34,7 +34,7 @@ from ...dumps.output import emit, say
 from ...dumps.roles import OutputRole, inputs_of, outputs_of
 from ...dumps.sidecar import NodeRow, Table, dims_text
 from ...dumps.store import CodeFile, SavedGraph, resolve_graph
-from ...dumps.tables import Column, on_terminal, one_line, render, visible
+from ...dumps.tables import Column, on_terminal, one_line, painted, render, visible
 from ...dumps.user_kernels import UserKernel, UserSource
 from ...dumps.wording import counted, size_text
 from ...toolkit.commands.options import import_option, seed_option, trust_option
@@ -269,12 +269,7 @@ def _show_files(text: str, texts: list[tuple[str, str]], as_json: bool) -> None:
 
 
 def _coloured(source: str) -> str:
-    from io import StringIO
-
-    from rich.console import Console
     from rich.syntax import Syntax
 
-    stream = StringIO()
-    shown = Syntax(visible(source), "python", background_color="default")
-    Console(file=stream, force_terminal=True, width=200).print(shown, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in stream.getvalue().split("\n"))
+    shown = painted(Syntax(visible(source), "python", background_color="default"), width=200)
+    return "\n".join(line.rstrip() for line in shown.split("\n"))

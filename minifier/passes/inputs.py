@@ -8,9 +8,10 @@ For example: `propose(case)` gives `[['inputs mul_3 primals_1', 'inputs tanh_2 p
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
+from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...dumps.torchside.node_meta import fake_of
@@ -18,9 +19,6 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from . import Pass
 from .symbolic import fewer
-
-if TYPE_CHECKING:
-    from torch import fx
 
 
 def propose(case: Live) -> list[list[str]]:

@@ -20,9 +20,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from math import log
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -36,9 +35,6 @@ from ...toolkit.verdicts.verdict_words import query_words
 from ..events import Follow, Happening, QueryAnswered, Started, Steered
 from ..story import Story
 from .telling import doing, left_text, queries_text, size
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 HEIGHT = 6
 BLOCKS = " ▁▂▃▄▅▆▇█"

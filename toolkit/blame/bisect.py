@@ -19,12 +19,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ...dumps import temporary
 from ...dumps.errors import GraphdbgError
+from ...dumps.store import SavedGraph
 from ...dumps.wording import listed, size_text
 from ..isolation import Answer, ForkServer, opened
 from ..live.rung import LADDER
@@ -42,9 +43,6 @@ from .bisect_records import Bisection, Clock, Culprit, Effect, Off, OutOfTime, S
 from .bisect_words import fallback_code
 from .node_asking import NUMBERS, Ask, Narrowing, NodeBlame, Spent
 from .partners import SHOWN, UNSEEN, ByNode, NodeFound, forward_partner, siblings
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 CONFIRMED = 2
 """So many candidates of the local test are confirmed."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from ...dumps.store import SavedGraph
 from ...dumps.walk import string, user_frame
 from ...dumps.wording import counted
 from ..isolation import ForkServer
@@ -25,9 +26,6 @@ from . import bisect_words as words
 from .bisect_asking import BisectQuestions, Setting
 from .bisect_records import Application, Clock, Culprit, Effect, Off, OutOfTime, Subsystem, Trial, Workaround
 from .uncompiled import functions
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 T = TypeVar("T")
 

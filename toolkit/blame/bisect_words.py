@@ -11,13 +11,13 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...dumps import wording
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.journal import DECOMPOSITION, LOWERING
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ..live.spec import FULL_STAGES
 from ..verdicts.own_passes import Pass, of_the_run, registered_for
@@ -25,9 +25,6 @@ from ..verdicts.verdict import ROUNDING, Layer, Where, cannot_tell
 from ..verdicts.verdict import Verdict as Record
 from .bisect_asking import Setting
 from .bisect_records import Application, Bisection, Culprit
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 FUSION = "fusion: with each node compiled to a kernel of its own the failure is gone"
 

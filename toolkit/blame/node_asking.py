@@ -15,18 +15,16 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.store import SavedGraph
 from ..isolation import Answer, ask
 from ..replaying.replay import outcome_of
 from ..verdicts.signature import how_ended
 from .bisect_asking import BisectQuestions
 from .bisect_narrowing import last_needed
 from .partners import ByNode, NodeFound
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 Ask = Callable[[list[int]], "list[int] | None"]
 """Compiles these atoms together: the atoms whose values are wrong, in order; None where none is."""

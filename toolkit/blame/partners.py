@@ -9,19 +9,17 @@ operation that it belongs to. Read from records; imports no torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from ...dumps.browse.partner import behind_tangents, numbered
+from ...dumps.sidecar import Table
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted, listed
 from ..live.spec import FULL_STAGES
 from ..verdicts.verdict import OK, Verdict
 from ..verdicts.verdict_words import headline
-
-if TYPE_CHECKING:
-    from ...dumps.sidecar import Table
-    from ...dumps.store import SavedGraph
 
 SHOWN = 6
 """So many nodes of a group are named in the sentence."""

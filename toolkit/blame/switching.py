@@ -19,6 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from ...dumps.allowlist import words
 from ...dumps.torchside.definitions import MODULE_PREFIX
 from ...dumps.walk import user_frame
 from .. import torch_private as t
@@ -34,22 +35,10 @@ PATTERNS = "pattern_matches"
 """Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass,
 before what else the pattern checks."""
 
-REQUIRED = frozenset(
-    {
-        "stable_sort",
-        "reinplace_inplaceable_ops",
-        "fix_auto_functionalized_dtype_views",
-        "decompose_auto_functionalized",
-        "decompose_triton_kernel_wrapper_functional",
-        "decompose_triton_kernel_wrapper",
-        "decompose_scan_to_while_loop",
-        "decompose_map_to_while_loop",
-        "decomp_comms",
-        "replace_random",
-        "replace_randint",
-        "respecialize_current_device",
-    }
-)
+REQUIRED = words("""
+    stable_sort reinplace_inplaceable_ops fix_auto_functionalized_dtype_views decompose_auto_functionalized
+    decompose_triton_kernel_wrapper_functional decompose_triton_kernel_wrapper decompose_scan_to_while_loop
+    decompose_map_to_while_loop decomp_comms replace_random replace_randint respecialize_current_device""")  # fmt: skip
 """Passes and patterns without which lowering cannot take the graph: switching them off makes another failure."""
 
 

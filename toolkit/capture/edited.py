@@ -29,6 +29,7 @@ from ...dumps.graph_folder import copy_storages, stored_names, write_graph_folde
 from ...dumps.store import SavedGraph
 from ...dumps.tensors import TensorStore
 from ...dumps.torchside.case import describe
+from ...dumps.wording import raised_line
 from .. import torch_private as t
 from ..live.execution import leaves
 from ..live.spec import FULL_STAGES
@@ -220,5 +221,4 @@ def _reporting_lines(source: Path, text: str) -> Generator[None]:
         line = getattr(error, "line", 0) or (frames[-1] if frames else 0)
         lines = text.splitlines()
         place = f"line {line}, {lines[line - 1].strip()}" if line and line <= len(lines) else "the graph"
-        said = next((printed.strip() for printed in str(error).splitlines() if printed.strip()), "")
-        raise NoGraphError(place, f"{type(error).__name__}: {said}") from error
+        raise NoGraphError(place, raised_line(error, 1000)) from error

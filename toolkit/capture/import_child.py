@@ -29,6 +29,7 @@ from ...dumps.live import save_graph
 from ...dumps.store import resolve_graph
 from ...dumps.torchside.case import parts
 from ...dumps.torchside.encode import CARRY
+from ...dumps.wording import raised_line
 from .. import torch_private as t
 from ..isolation.imports import import_modules
 from ..live.torch_state import ambient, encoded_settings
@@ -175,8 +176,7 @@ def of_package(source: Path) -> ScriptStopped:
     except UsageError:
         raise
     except Exception as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise NothingToImportError(f"torch.export.load cannot read it: {type(error).__name__}: {said}") from error
+        raise NothingToImportError(f"torch.export.load cannot read it: {raised_line(error, 1000)}") from error
 
 
 def _no_python(source: Path, error: Exception) -> str:

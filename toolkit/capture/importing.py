@@ -18,14 +18,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...dumps import syntax, temporary
 from ...dumps.errors import BadValueError, CannotImportError, ExistsAlreadyError, GraphdbgError, NeedsTrustError
+from ...dumps.store import SavedGraph
 from ...dumps.trust import bind, trusted
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 KINDS = {".py": "a script of torch's minifier or an fx_graph_runnable", ".pt2": "an exported program"}
 LIMIT_S = 600.0

@@ -13,6 +13,7 @@ from ...dumps.output import emit, say
 from ...dumps.store import SavedGraph, resolve
 from ...dumps.wording import counted
 from ..isolation import opened
+from ..live.how import How
 from ..replaying.checked import TASKS, Checkup
 from ..replaying.checked import check as run
 from ..verdicts.ladder_words import address, run_address
@@ -56,7 +57,7 @@ def check(graph: str, as_json: bool, **options: Any) -> None:
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
     try:
-        checkup = run(saved, server, **options)
+        checkup = run(saved, server, How(**options))
     except GraphdbgError as error:
         if isinstance(error, UsageError) or (alone and not with_trust_for(saved, "graphdbg check")):
             raise

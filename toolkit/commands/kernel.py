@@ -4,8 +4,9 @@ roofline; with --check each access of the kernels, on the CPU."""
 from __future__ import annotations
 
 import shlex
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -27,12 +28,10 @@ from ..isolation import ForkServer, opened
 from ..isolation.imports import with_trust
 from ..launching import asking
 from ..launching.launches import Launch, Launches, is_launches, open_launches, unknown
+from ..live.how import How
 from ..triton.needs import require_interpreter
 from ..triton.targets import target_of
 from .options import import_option, limit_option, seed_option
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 
 class KernelRequest(NamedTuple):
@@ -56,9 +55,9 @@ class KernelRequest(NamedTuple):
         return not (self.name or self.every or self.save)
 
     @property
-    def how(self) -> dict[str, Any]:
+    def how(self) -> How:
         """What an interpretation takes."""
-        return {"seed": self.seed, "imports": self.imports, "limit_s": self.limit_s}
+        return How(self.seed, limit_s=self.limit_s, imports=self.imports)
 
 
 @click.command()
@@ -123,7 +122,7 @@ def _check(graph: str, asked: KernelRequest) -> int:
     if "#" in asked.name:
         why, fix = f"{asked.name} is a single launch", f"give {asked.name.split('#')[0]}"
         raise OptionsExcludeError("--check looks at every launch of a kernel", why, fix)
-    return shown(resolve_graph(graph), kernel=asked.name or None, **asked.how, as_json=asked.as_json)
+    return shown(resolve_graph(graph), asked.name or None, asked.how, as_json=asked.as_json)
 
 
 def _of_folder(folder: Path, asked: KernelRequest) -> int:
@@ -164,7 +163,7 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
         hardware = _require_gpu(children, target) if launched else {} if target else asking.gpu(children)
         names = [asked.name] if asked.name else None
         into, gpu_name = asked.save or scratch / "launches", target or target_of(asking.target_here(hardware)).name
-        known = asking.launches_of(saved, into, gpu_name, children, names=names, **asked.how)
+        known = asking.launches_of(saved, into, gpu_name, children, names, asked.how)
         if asked.name and not known.launches:
             raise _unknown(known, asked, saved, children, Path(scratch))
         if asked.lists or (asked.save is not None and not asked.interpret):
@@ -178,7 +177,7 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
 
     if asked.save is not None:
         shutil.rmtree(asked.save)
-    every = asking.launches_of(saved, scratch / "every", known.index.target, children, **asked.how)
+    every = asking.launches_of(saved, scratch / "every", known.index.target, children, how=asked.how)
     return unknown(asked.name, every.launches)
 
 

@@ -16,6 +16,7 @@ from ...dumps.store import Run, SavedGraph, resolve, resolve_graph
 from ...dumps.wording import counted
 from ...dumps.worst import keep, no_graphs
 from ..isolation import opened
+from ..live.how import How
 from ..node_values.seen import heading, line
 from ..rungs import warmth
 from ..verdicts import verdict_words
@@ -86,10 +87,11 @@ def replay(
     if len(chosen) > 1:
         what = f"{chosen[0]} and {chosen[1]} cannot be used together"
         raise OptionsExcludeError(what, "each prints in a form of its own", "leave one out")
+    asked = How(**how)
     if node is not None:
-        raise SystemExit(_show_at(resolve_graph(graph), node, rung, {**how, "check": check}, as_json))
+        raise SystemExit(_show_at(resolve_graph(graph), node, rung, asked, check, as_json))
     if values:
-        raise SystemExit(_show_values(resolve_graph(graph), graph, rung, how, as_json=as_json, as_lines=as_lines))
+        raise SystemExit(_show_values(resolve_graph(graph), graph, rung, asked, as_json=as_json, as_lines=as_lines))
     target = resolve_graph(graph) if stats else resolve(graph)
     graphs = graphs_in(target)
     options = {**how, "rung": rung, "check": check}
@@ -97,7 +99,7 @@ def replay(
     with opened(None, warmth(rung)) as server:
         judged = [(saved, _one(saved, options, server, narrate=len(graphs) > 1, as_lines=as_lines)) for saved in graphs]
         if stats:
-            rows = list(node_rows(graphs[0], **how, server=server))
+            rows = list(node_rows(graphs[0], asked, server=server))
     if rung == "inductor":
         keep(graphs[0].run, {saved.id: known(outcome.verdict) for saved, outcome in judged})
     judged.sort(key=rank)
@@ -230,7 +232,7 @@ def _beside(outcome: Outcome) -> list[tuple[str, str]]:
     return [row for row in said if row[1]]
 
 
-def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:
+def _show_at(saved: SavedGraph, node: str, rung: str, how: How, check: str, as_json: bool) -> int:
     """Prints what is at the node, and gives the prompt where a person sits at both ends; returns the exit code."""
     from ..node_values.at_node import AtNode, at_node, lines
 
@@ -246,7 +248,7 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
         emit("\n".join([*printed, *(f"next: {command}" for command in verdict.next)]), as_json=False)
 
     person = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
-    return at_node(saved, node, rung, **about, report=show, terminal=(0, 1) if person else None).exit_code
+    return at_node(saved, node, rung, how, check=check, report=show, terminal=(0, 1) if person else None).exit_code
 
 
 def _aside(outcome: Outcome) -> str:
@@ -282,16 +284,14 @@ STAGES = {
 }
 
 
-def _show_values(
-    saved: SavedGraph, asked: str, rung: str, how: dict[str, Any], *, as_json: bool, as_lines: bool
-) -> int:
+def _show_values(saved: SavedGraph, asked: str, rung: str, how: How, *, as_json: bool, as_lines: bool) -> int:
     """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
     something is, or they could not be read."""
     from ..node_values.at_node import node_values
 
     events: list[dict[str, Any]] = []
     top = f"{heading()}\n"
-    for event in node_values(saved, rung, **how):
+    for event in node_values(saved, rung, how):
         events.append(event)
         if as_lines:
             emit(event, as_json=True)

@@ -21,9 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import torch
+from torch import fx
 
 from ...dumps import live
 from ...dumps.atomic import free_path
@@ -34,9 +35,6 @@ from .. import torch_private as t
 from ..live.eager import clone_inputs
 from .boxed import Compiler, label, taken
 from .ts_compile import ts_compile
-
-if TYPE_CHECKING:
-    from torch import fx
 
 _RUNGS = {"ts_compile": "torchscript", "simple_ts_compile": "torchscript", "nop": "nop", "debug_nop": "debug_nop"}
 """Compiler -> the rung by which `graphdbg minify` runs candidates; Inductor for any other."""

@@ -15,14 +15,13 @@ For example:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import fx
 
 from ..debug_nop.checking import Checked, checked, collecting
 from ..verdicts.mismatches import MetadataMismatch, NodeMismatch
 from .boxed import label
-
-if TYPE_CHECKING:
-    from torch import fx
 
 __all__ = ["Checked", "MetadataMismatch", "NodeMismatch", "checked", "collecting", "debug_nop"]
 

@@ -24,7 +24,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import fx
 
 from ...dumps.errors import ExistsAlreadyError
 from ...dumps.graph_folder import INPUTS_FILE
@@ -42,9 +44,6 @@ from ..recorder.options import Options, checked
 from ..recorder.session import Session
 from .boxed import aot_graph_name, boxed_call, by_stage, compile_id, taken, through_aot
 from .ts_compile import default_decompositions
-
-if TYPE_CHECKING:
-    from torch import fx
 
 _FACTS = ("num_fwd_outputs", "static_lifetime_input_indices")
 _open: dict[Path, GraphDumper] = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -23,6 +23,7 @@ from torch import fx
 from ...dumps import live
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.schema import GraphRecord, NodeRecord
+from ...dumps.store import SavedGraph
 from ...dumps.torchside.wrappers import is_wrapper, type_name
 from ...dumps.walk import contents, given, references
 from ..live import process_groups
@@ -34,9 +35,6 @@ from .atoms import SYMBOLIC, Atoms
 from .eager_values import Recorder, record_values
 from .spill import load_values, save_values
 from .subgraph import build, candidate_spec, until
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 ATOMS = "atoms.json"
 

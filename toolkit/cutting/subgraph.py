@@ -22,7 +22,7 @@ import copy
 import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
@@ -35,9 +35,6 @@ from ..live.values import Held, Values, leaves, onto, together
 from .atoms import Atoms, binding, fake_of, output_nodes
 from .eager_values import written_arguments
 from .spill import load_inputs
-
-if TYPE_CHECKING:
-    from .atoms import Atoms
 
 Handle = str | tuple[str, int]
 """What stands for a node in the new graph: its copy (name), or an input with its value at a version."""

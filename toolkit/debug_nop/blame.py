@@ -23,7 +23,7 @@ from torch.fx.node import map_arg
 from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.values import storage_key
 from ...dumps.walk import user_frame
-from ...dumps.wording import counted
+from ...dumps.wording import counted, raised_line
 from .. import torch_private as t
 from ..live.eager import attribute
 from ..live.execution import tensors_in
@@ -100,8 +100,7 @@ def _run(
             with mode or contextlib.nullcontext():
                 result = _call(step.node, known)
     except Exception as error:  # noqa: BLE001  a fake function is the user's code and may raise anything
-        first = str(error).strip().splitlines()
-        return Says([], [], f"{type(error).__name__}: {first[0][:200] if first else ''}")
+        return Says([], [], raised_line(error))
     leaves = t.tree_leaves(result)
     return Says([_said(leaf, values) for leaf in leaves], [shared(leaf, known) for leaf in leaves])
 

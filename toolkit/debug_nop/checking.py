@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.wording import listed
 from .. import torch_private as t
 from ..live.eager import attribute, set_attribute
 from ..verdicts.mismatches import SHOWN, MetadataMismatch, Mismatch, NodeMismatch, joined, merged, text_report
@@ -343,8 +344,7 @@ class CheckedGraph:
         unbound = sorted({name for binding in self.bindings.values() for name in binding.unbound})
         here = [f"{self.path}{sentence}" for sentence in self.plan.unchecked]
         for why, names in self.session.unjudged.items() if not self.path else ():
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            here.append(f"{', '.join(names[:SHOWN])}{more}: {why}")
+            here.append(f"{listed(names, SHOWN)}: {why}")
         if unbound:
             where = self.path or "graph"
             here.append(f"{where}: no input says what {', '.join(unbound)} is; taken from the first value that does")

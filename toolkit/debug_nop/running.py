@@ -23,7 +23,7 @@ import torch
 from torch import fx
 
 from ...dumps.torchside.values import storage_key
-from ...dumps.wording import counted
+from ...dumps.wording import counted, raised_line
 from .. import torch_private as t
 from ..cutting.atoms import fake_of
 from ..live.execution import tensors_in
@@ -171,8 +171,7 @@ class KernelExecution:
     def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
         """Called when a node could not be run: records it, and returns a value like the traced one so that the run can
         go on."""
-        first = (str(error).strip().splitlines() or [""])[0][:200]
-        self._record(step, 0, {"run": ("a result", f"{type(error).__name__}: {first}")}, arguments, None)
+        self._record(step, 0, {"run": ("a result", raised_line(error))}, arguments, None)
         stand_ins = [_like(layout) for layout in self._layouts(step) or ()]
         return stand_ins[0] if single(step) and stand_ins else stand_ins
 

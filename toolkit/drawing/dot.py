@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...dumps.allowlist import words
 from ...dumps.errors import PackageMissingError
 from ...dumps.markup import escaped
 from ...dumps.short import base_name
@@ -53,53 +54,43 @@ WEIGHT = ("convolution", "matmul", "attention", "collective", "custom", "control
 """What stands for a group of nodes: the family that comes first here."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_MATMUL = _words(
-    "mm addmm bmm baddbmm matmul linear bilinear einsum dot vdot mv addmv addbmm inner outer ger tensordot"
-)
-_CONTROL = _words("cond while_loop scan map_impl invoke_subgraph")
+_MATMUL = words("""
+    mm addmm bmm baddbmm matmul linear bilinear einsum dot vdot mv addmv addbmm inner outer ger
+    tensordot""")  # fmt: skip
+_CONTROL = words("cond while_loop scan map_impl invoke_subgraph")
 _LISTS = {
-    "random": _words(
-        "dropout native_dropout native_dropout_backward bernoulli normal uniform exponential multinomial alpha_dropout"
-    ),
-    "view": _words(
-        "view reshape permute transpose t swapaxes movedim expand expand_as broadcast_to squeeze unsqueeze slice "
-        "select split chunk split_with_sizes unbind as_strided alias flatten unflatten detach getitem narrow diagonal "
-        "view_as _unsafe_view lift_fresh_copy _reshape_alias view_dtype T mT unfold real imag view_as_real "
-        "view_as_complex"
-    ),
-    "movement": _words(
-        "clone copy copy_ _to_copy to contiguous cat stack concat hstack vstack convert_element_type pad "
-        "constant_pad_nd repeat roll flip repeat_interleave device_put slice_scatter select_scatter as_strided_scatter "
-        "float half bfloat16 type_as tile"
-    ),
-    "indexing": _words(
-        "embedding embedding_dense_backward gather index index_put index_put_ index_select take take_along_dim "
-        "masked_select masked_scatter scatter scatter_ scatter_add scatter_add_ scatter_reduce index_add nonzero "
-        "one_hot bucketize searchsorted embedding_bag _unsafe_index _unsafe_index_put _unsafe_masked_index "
-        "_unsafe_masked_index_put_accumulate setitem"
-    ),
-    "creation": _words(
-        "full full_like zeros zeros_like ones ones_like empty empty_like empty_strided new_zeros new_ones new_full "
-        "new_empty arange iota scalar_tensor eye tensor linspace tril_indices triu_indices new_empty_strided "
-        "empty_permuted _tensor_constant"
-    ),
-    "scalar": _words(
-        "size sym_size sym_stride sym_numel sym_storage_offset sym_max sym_min sym_not sym_sum sym_float item numel "
-        "dim stride _local_scalar_dense _assert_scalar _assert_async _assert_tensor_metadata"
-    ),
-    "reduction": _words(
-        "sum mean var var_mean std std_mean amax amin max min aminmax argmax argmin prod norm logsumexp any all cumsum "
-        "cumprod median softmax log_softmax _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data "
-        "sort topk cross_entropy nll_loss nll_loss_forward nll_loss_backward mse_loss count_nonzero vector_norm "
-        "linalg_vector_norm welford"
-    ),
-}
+    "random": words("""
+        dropout native_dropout native_dropout_backward bernoulli normal uniform exponential multinomial
+        alpha_dropout"""),
+    "view": words("""
+        view reshape permute transpose t swapaxes movedim expand expand_as broadcast_to squeeze unsqueeze slice
+        select split chunk split_with_sizes unbind as_strided alias flatten unflatten detach getitem narrow
+        diagonal view_as _unsafe_view lift_fresh_copy _reshape_alias view_dtype T mT unfold real imag
+        view_as_real view_as_complex"""),
+    "movement": words("""
+        clone copy copy_ _to_copy to contiguous cat stack concat hstack vstack convert_element_type pad
+        constant_pad_nd repeat roll flip repeat_interleave device_put slice_scatter select_scatter
+        as_strided_scatter float half bfloat16 type_as tile"""),
+    "indexing": words("""
+        embedding embedding_dense_backward gather index index_put index_put_ index_select take take_along_dim
+        masked_select masked_scatter scatter scatter_ scatter_add scatter_add_ scatter_reduce index_add nonzero
+        one_hot bucketize searchsorted embedding_bag _unsafe_index _unsafe_index_put _unsafe_masked_index
+        _unsafe_masked_index_put_accumulate setitem"""),
+    "creation": words("""
+        full full_like zeros zeros_like ones ones_like empty empty_like empty_strided new_zeros new_ones
+        new_full new_empty arange iota scalar_tensor eye tensor linspace tril_indices triu_indices
+        new_empty_strided empty_permuted _tensor_constant"""),
+    "scalar": words("""
+        size sym_size sym_stride sym_numel sym_storage_offset sym_max sym_min sym_not sym_sum sym_float item
+        numel dim stride _local_scalar_dense _assert_scalar _assert_async _assert_tensor_metadata"""),
+    "reduction": words("""
+        sum mean var var_mean std std_mean amax amin max min aminmax argmax argmin prod norm logsumexp any all
+        cumsum cumprod median softmax log_softmax _softmax _log_softmax _softmax_backward_data
+        _log_softmax_backward_data sort topk cross_entropy nll_loss nll_loss_forward nll_loss_backward mse_loss
+        count_nonzero vector_norm linalg_vector_norm welford"""),
+}  # fmt: skip
 """family -> names of its ops, in the order in which they are looked through."""
-_KNOWN = _words("aten prims operator math torch _operator builtins")
+_KNOWN = words("aten prims operator math torch _operator builtins")
 
 
 def family(op: str, target: str, role: str = "", *, is_scalar: bool = False) -> str:
@@ -133,8 +124,8 @@ def _by_name(name: str, space: str) -> str:
         return "reduction" if name in _LISTS["reduction"] else "normalisation"
     if "pool" in name:
         return "pooling"
-    for family, words in _LISTS.items():
-        if name in words or bare in words:
+    for family, names in _LISTS.items():
+        if name in names or bare in names:
             return family
     if re.match(r"rand|inductor_(seed|random|lookup|randint)|philox", name):
         return "random"
@@ -325,8 +316,8 @@ def _heading(view: View) -> str:
     rows += [f'{start}<font color="{_SOFT}">{_escaped(note)}</font></td></tr>' for note in view.notes]
     used = set(view.families)
     cells = [
-        f'<td border="1" color="{_LINE}" style="rounded" bgcolor="{fill}" cellpadding="4">{_escaped(words)}</td>'
-        for words, fill in (FAMILIES[name] for name in FAMILIES if name in used)
+        f'<td border="1" color="{_LINE}" style="rounded" bgcolor="{fill}" cellpadding="4">{_escaped(said)}</td>'
+        for said, fill in (FAMILIES[name] for name in FAMILIES if name in used)
     ]
     rows += [
         f"<tr>{''.join(cells[start : start + _LEGEND_COLUMNS])}</tr>" for start in range(0, len(cells), _LEGEND_COLUMNS)

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,6 +34,7 @@ from ...dumps.deaths import signal_name
 from ...dumps.errors import BadValueError, EnvironmentLackError, ExistsAlreadyError, NoPartnerError, PackageMissingError
 from ...dumps.schema import GraphRecord
 from ...dumps.short import shorten
+from ...dumps.store import SavedGraph
 from ...dumps.tables import one_line, plain
 from ...dumps.wording import counted
 from . import LARGE, dot, nodes
@@ -44,9 +44,6 @@ from .nodes import GraphShare, whole
 from .nodes import around as neighbourhood
 from .overview import overview
 from .source import DrawnGraph, DrawnNode, of_saved
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 FORMATS = ("svg", "png", "pdf", "dot")
 LIMIT_S = 60.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...dumps.arguments import KINDS
 from ...dumps.browse.partner import JOINT
@@ -20,14 +20,11 @@ from ...dumps.levels import Path, common, frames_of, input_source, levels
 from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from ...dumps.short import DTYPES, base_name, shorten
 from ...dumps.sidecar import Table, build
+from ...dumps.store import SavedGraph
 from ...dumps.tables import one_line, plain
 from ...dumps.walk import references, returned, tag_of
 from ...dumps.wording import counted
 from .dot import family
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 _LONGEST_VALUE, _LONGEST_ARGUMENTS = 34, 80
 

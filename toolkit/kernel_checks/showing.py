@@ -2,7 +2,7 @@
 
 For example:
 
-    shown(saved, kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
+    shown(saved, None, How(), as_json=False)
     # OK
     # <BLANKLINE>
     # run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
@@ -11,15 +11,16 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.errors import NoSuchNodeError
 from ...dumps.output import emit, say
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask, opened
+from ..live.how import How
 from ..triton.needs import require_interpreter
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
@@ -27,21 +28,16 @@ from ..verdicts.verdict import with_flags
 from ..verdicts.verdict_words import first_line
 from .findings import Checked, KernelFault
 
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 TASK = f"{__name__}:task"
 _WIDTH = 8
 
 
-def shown(
-    saved: SavedGraph, *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
-) -> int:
+def shown(saved: SavedGraph, kernel: str | None, how: How, *, as_json: bool) -> int:
     """Checks a graph's kernels and prints the result; returns 0: nothing was found, 1: something was, 4: it could not
     be run. Raises EnvironmentLackError without Triton."""
     require_interpreter()
     with opened(None) as used:
-        checked = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
+        checked = check(saved, used, kernel, how)
     graph = address(saved)
     shown_text = f"{first_line(checked.conclusion)}\n\n{text(checked, graph)}"
     emit(_json(graph, saved, checked) if as_json else shown_text, as_json=as_json)
@@ -75,19 +71,10 @@ def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
     }
 
 
-def check(
-    saved: SavedGraph,
-    server: ForkServer,
-    *,
-    kernel: str | None = None,
-    seed: int = 0,
-    limit_s: float = 600.0,
-    imports: Sequence[str] = (),
-) -> Checked:
+def check(saved: SavedGraph, server: ForkServer, kernel: str | None, how: How) -> Checked:
     """Checks one saved graph in a child; one that dies is reported too. Raises GraphdbgError where it cannot be loaded,
     where Triton is missing, and where there is no such kernel."""
-    payload = {"path": str(saved.path.absolute()), "seed": seed, "imports": list(imports), "kernel": kernel}
-    answer = ask(TASK, payload, limit_s, server=server).end()
+    answer = ask(TASK, {**how.payload(saved), "kernel": kernel}, how.limit_s, server=server).end()
     checked = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
     checked.peak_bytes = answer.peak_bytes
     return checked

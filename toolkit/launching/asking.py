@@ -15,21 +15,20 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.store import SavedGraph
+from ...dumps.tables import Column, render
 from ...dumps.wording import count_text, size_text
 from ..isolation import Answer, ForkServer, ask
+from ..live.how import USUAL, How
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
 from .launches import INDEX, Launch, Launches, open_launches
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 COPY_BYTES = 1 << 30
 MATRIX = 8192
@@ -187,13 +186,12 @@ class JudgedLaunch(msgspec.Struct):
 
 def table(launches: Sequence[Launch]) -> str:
     """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
-    rows = [["KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"]]
+    rows: list[list[str]] = []
     for name in dict.fromkeys(launch.kernel for launch in launches):
         first, *others = (launch for launch in launches if launch.kernel == name)
         more = "" if all(launch.grid == first.grid for launch in others) else " ..."
         rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
-    widths = [*(max(len(row[column]) for row in rows) for column in range(4)), 0]
-    return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return render([*map(Column, ("KERNEL", "LAUNCHES", "GRID", "CONFIG", "ARGUMENTS"))], rows)
 
 
 def _arguments(launch: Launch) -> str:
@@ -325,24 +323,14 @@ def launches_of(
     folder: Path,
     target: str,
     children: ForkServer,
-    *,
     names: Sequence[str] | None = None,
-    seed: int = 0,
-    imports: Sequence[str] = (),
-    limit_s: float = 600.0,
+    how: How = USUAL,
 ) -> Launches:
     """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises
     RunError where the run itself went wrong."""
-    payload = {
-        "path": str(saved.path.absolute()),
-        "graph": address(saved),
-        "folder": str(folder.absolute()),
-        "target": target,
-        "names": None if names is None else list(names),
-        "seed": seed,
-        "imports": list(imports),
-    }
-    answer = ask(SAVE, payload, limit_s, server=children).end()
+    payload = {**how.payload(saved), "graph": address(saved), "folder": str(folder.absolute()), "target": target}
+    payload["names"] = None if names is None else list(names)
+    answer = ask(SAVE, payload, how.limit_s, server=children).end()
     if answer.status != "done":
         raise _failed(answer, folder)
     return open_launches(folder)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import EnvironmentLackError, NoSuchNodeError
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ..isolation.child import mark
 from ..judging.baseline import NoReference, reference
@@ -43,10 +44,6 @@ from ..triton.interpreting.on_cpu import running
 from ..triton.interpreting.session import Interpretation, Kernel, Launch, Observer
 from .launches import DTYPES, VERSION, Index, LaunchWriter, Number, Storage, Tensor, Written
 from .launches import Launch as Saved
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 Wanted = Callable[[str, int], bool]
 """(kernel, which of its launches, from 1) -> whether to keep it."""

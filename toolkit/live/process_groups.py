@@ -15,16 +15,14 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dumps.errors import RanksMissingError, TorchLacksError
+from ...dumps.schema import GraphRecord
+from ...dumps.store import SavedGraph
 from ...dumps.walk import plain
 from ...dumps.wording import counted
 from .. import torch_private as t
-
-if TYPE_CHECKING:
-    from ...dumps.schema import GraphRecord
-    from ...dumps.store import SavedGraph
 
 _COLLECTIVE = re.compile(r"c10d_functional\w*\.(?!\w*(?:wait|send|recv|p2p))(\w+)")
 """Of what both ranks call: not what one sends and the other receives."""

@@ -15,20 +15,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps import temporary
 from ...dumps.browse.about import no_node
+from ...dumps.store import SavedGraph
 from ..isolation import Answer, ForkServer, ask, opened
 from ..isolation.child import TERMINAL, Terminal
+from ..live.how import USUAL, How
 from ..replaying.after_failure import saw_nan
-from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
+from ..replaying.replay import replay
 from ..rungs import WHOLE, known, warmth
 from ..verdicts.ladder_words import address
 from ..verdicts.outcome import Outcome
@@ -38,9 +40,6 @@ from ..verdicts.verdict import Verdict, skipped, with_flags
 from ..verdicts.verdict_words import RELATIONS, headline, text
 from . import seen
 from .seen import NO_PROGRAM, THE_MODELS, Relation, finding, largest, relation, size_text
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 VALUES_TASK = f"{__package__}.standing:values_task"
 BATCH_BYTES = 2 << 30
@@ -52,24 +51,21 @@ Event = dict[str, Any]
 def node_values(
     saved: SavedGraph,
     rung: str = "inductor",
-    seed: int = 0,
-    device: str | None = None,
+    how: How = USUAL,
     *,
-    limit_s: float = DEFAULT_LIMIT_S,
-    imports: Sequence[str] = (),
     server: ForkServer | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[Event]:
     """The events of one reading, "start" first and "end" last; see docs/json-lines.md.
 
-    `limit_s` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph that cannot
-    be loaded or where the fork server itself ended.
+    The limit of `how` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph
+    that cannot be loaded or where the fork server itself ended.
     """
     known(rung)
     with ExitStack() as stack:
         used = stack.enter_context(opened(server, warmth(rung), VALUES_TASK))
         work = stack.enter_context(temporary.folder("graphdbg-values-"))
-        yield from _Reading(saved, used, work, rung, How(seed, device, limit_s, imports), batch_bytes).events()
+        yield from _Reading(saved, used, work, rung, how, batch_bytes).events()
 
 
 def partitioned(saved: SavedGraph, rung: str) -> str:
@@ -244,11 +240,8 @@ def at_node(
     saved: SavedGraph,
     node: str,
     rung: str = "inductor",
-    seed: int = 0,
-    device: str | None = None,
+    how: How = USUAL,
     *,
-    limit_s: float = DEFAULT_LIMIT_S,
-    imports: Sequence[str] = (),
     check: str = "auto",
     server: ForkServer | None = None,
     report: Callable[[AtNode], object] = lambda reading: None,
@@ -263,9 +256,8 @@ def at_node(
     row = next((record for record in table.rows() if record.name == node), None)
     if row is None:
         raise no_node(saved, table.name, node)
-    how = How(seed, device, limit_s, imports, known=True)
     with opened(server, warmth(rung), TASK) as used:
-        outcome = replay(saved, rung, **how._asdict(), check=check, outputs=False, server=used)
+        outcome = replay(saved, rung, **how._replace(known=True)._asdict(), check=check, outputs=False, server=used)
         reading = AtNode(outcome, row.where)
         if rung != "eager":
             failed = outcome.signature
@@ -275,7 +267,7 @@ def at_node(
         def read(under: str) -> None:
             payload = {**how.payload(saved), "node": node, "rung": under}
             if terminal is None:
-                _take(reading, ask(TASK, payload, limit_s, server=used))
+                _take(reading, ask(TASK, payload, how.limit_s, server=used))
                 return
             with Terminal() as given:
                 payload |= {TERMINAL: given.name, "term": os.environ.get("TERM", "")}

@@ -30,7 +30,7 @@ from torch import fx
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.walk import user_frame
-from ...dumps.wording import counted
+from ...dumps.wording import counted, raised_line
 from ..cutting.eager_values import record_values
 from ..cutting.subgraph import until
 from ..isolation.child import TERMINAL, mark, report
@@ -247,7 +247,7 @@ def values_task(payload: dict[str, Any]) -> dict[str, Any]:
     except GraphdbgError as error:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
-        return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
+        return {"refused": f"eager itself fails: {raised_line(error, 1000)}"}
     answer: dict[str, Any] = {"notes": [*case.notes, *lost]}
     got: dict[str, torch.Tensor] | None = None
     if rung != "eager":
@@ -326,7 +326,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     except GraphdbgError as error:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
-        return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
+        return {"refused": f"eager itself fails: {raised_line(error, 1000)}"}
     node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
     seen = _Seen(case, eager)
     names = [*dict.fromkeys(argument.name for argument in node.all_input_nodes), name]

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import fx
 
+from ...dumps.allowlist import words
 from ...dumps.torchside.node_meta import fake_of
 from ...dumps.wording import counted
 from ..live.execution import PACKED, leaves
@@ -312,32 +313,14 @@ _REDUCING = _CUMULATIVE | frozenset({
     "sum", "mean", "var", "std", "var_mean", "std_mean", "prod", "logsumexp", "norm", "linalg_vector_norm", "nansum",
     "nanmean", "trace",
 })  # fmt: skip
-NORMALISING = frozenset(
-    {
-        "softmax",
-        "_softmax",
-        "log_softmax",
-        "_log_softmax",
-        "native_layer_norm",
-        "layer_norm",
-        "native_group_norm",
-        "_native_batch_norm_legit",
-        "native_batch_norm",
-        "batch_norm",
-        "group_norm",
-        "instance_norm",
-        "rms_norm",
-        "_softmax_backward_data",
-        "_log_softmax_backward_data",
-        "native_layer_norm_backward",
-    }
-)
-_PRODUCT = frozenset(
-    {"mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "addmv", "mv", "dot", "vdot", "einsum", "_addmm_activation"}
-)
-_CONVOLUTION = frozenset(
-    {"convolution", "conv1d", "conv2d", "conv3d", "_convolution", "convolution_backward", "conv_transpose2d"}
-)
+NORMALISING = words("""
+    softmax _softmax log_softmax _log_softmax native_layer_norm layer_norm native_group_norm
+    _native_batch_norm_legit native_batch_norm batch_norm group_norm instance_norm rms_norm
+    _softmax_backward_data _log_softmax_backward_data native_layer_norm_backward""")  # fmt: skip
+_PRODUCT = words("""
+    mm bmm matmul linear addmm baddbmm addmv mv dot vdot einsum _addmm_activation""")  # fmt: skip
+_CONVOLUTION = words("""
+    convolution conv1d conv2d conv3d _convolution convolution_backward conv_transpose2d""")  # fmt: skip
 
 
 def reduction_length(node: fx.Node) -> int:

@@ -29,7 +29,7 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
-from ...dumps.wording import listed, size_text
+from ...dumps.wording import listed, raised_line, size_text
 from ..live import steps
 from ..live.torch_state import norms, undisturbed
 from .held import Copy, CopyBudget, OverLimit
@@ -273,7 +273,7 @@ class Holder:
             finding = self.trouble.raised(None, error)
             if finding is not None:
                 hold = self.holds[finding.member]
-                text = f"{hold.name} ran last ({{when}}) before the program ended with {one_line(error)}"
+                text = f"{hold.name} ran last ({{when}}) before the program ended with {raised_line(error)}"
                 self.note(finding, hold, hold.copy_execution, text)
 
     def close(self) -> None:
@@ -428,7 +428,7 @@ class Hold:
             finding = holder.trouble.raised(self.member, error)
             if finding is not None:
                 number = self.copy_execution
-                holder.note(finding, self, number, f"{self.name} failed ({{when}}) with {one_line(error)}")
+                holder.note(finding, self, number, f"{self.name} failed ({{when}}) with {raised_line(error)}")
 
     def keep(self, finding: BadStep) -> None:
         """Writes the held inputs under the execution's number, and as inputs.json where they are the first: what goes
@@ -490,9 +490,3 @@ def _changed_in_place(nodes: Sequence[NodeRecord], names: Sequence[str]) -> list
     targets = [node.args[0] for node in nodes if node.target == "aten.copy_.default" and node.args]
     written = {target.get("node") for target in targets if isinstance(target, dict)}
     return [index for index, name in enumerate(names) if name in written]
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

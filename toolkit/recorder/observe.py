@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -26,9 +26,7 @@ from ...dumps.schema import GraphBody, GraphRecord
 from ..live.torch_state import ambient, is_capturing, is_fake, is_package, undisturbed
 from ..torch_private.unseen import passed_over, seen, unseen
 from .flight import Graph, failure_fields
-
-if TYPE_CHECKING:
-    from .session import Session
+from .session import Session
 
 WHOLE = ("first", "all")
 

@@ -23,20 +23,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dumps import index, journal
 from ...dumps.atomic import free_path
 from ...dumps.errors import UnknownWordError
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.output import say
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted, shown_path
 from ..isolation.imports import option_words
 from ..recorder.summary import best
 from ..verdicts import signature
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 LIKENESS = 0.5
 

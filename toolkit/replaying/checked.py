@@ -11,23 +11,20 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...dumps.allowlist import is_custom
+from ...dumps.store import SavedGraph
 from ...dumps.walk import contents, given, nodes
-from ...dumps.wording import counted
+from ...dumps.wording import counted, raised_line
 from ..isolation import ForkServer, ask
+from ..live.how import USUAL, How
 from ..live.spec import rewritten
 from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import OK, OPERATOR, Verdict, Where, cannot_tell, fails
-from .how import How
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
 TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")
@@ -98,18 +95,10 @@ class Checkup(msgspec.Struct):
         return {**judged, **plain, **self.verdict.flat()}
 
 
-def check(
-    saved: SavedGraph,
-    server: ForkServer,
-    *,
-    seed: int = 0,
-    device: str | None = None,
-    limit_s: float = 600.0,
-    imports: Sequence[str] = (),
-) -> Checkup:
+def check(saved: SavedGraph, server: ForkServer, how: How = USUAL) -> Checkup:
     """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be
     loaded."""
-    answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=server).end()
+    answer = ask(TASK, how.payload(saved), how.limit_s, server=server).end()
     checkup = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
     checkup.peak_bytes = answer.peak_bytes
     return checkup
@@ -124,7 +113,7 @@ def of_operator(saved: SavedGraph, verdict: Verdict, how: How, server: ForkServe
     such operators alone."""
     if not (verdict.failed and verdict.fault == "compiler" and verdict.kind in _EXPLAINED and calls_custom(saved)):
         return verdict
-    found = check(saved, server, seed=how.seed, device=how.device, limit_s=how.limit_s, imports=how.imports)
+    found = check(saved, server, how)
     first = next((finding for finding in found.findings if finding.of_custom_op), None)
     return verdict if first is None else blaming(verdict, first)
 
@@ -177,7 +166,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             try:
                 run(clone_inputs(inputs))
             except Exception as error:  # noqa: BLE001  whatever a user op raises is reported
-                checkup.failed = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+                checkup.failed = raised_line(error, 300)
                 break
     checkup.findings, checkup.values, checkup.unchecked = run.findings, run.graph.values(), run.graph.unchecked()
     checkup.seconds = time.perf_counter() - began

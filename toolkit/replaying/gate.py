@@ -16,22 +16,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dumps.relocate import names_device
 from ...dumps.schema import TensorValue
+from ...dumps.store import SavedGraph
 from ..isolation.imports import without_trust
 from ..recorder.origin import processor
-from ..verdicts.ladder_records import REAL, inputs_given
+from ..verdicts.ladder_records import REAL, RungResult, inputs_given
+from ..verdicts.outcome import Outcome
 from ..verdicts.verdict import UNLIKE, Verdict, cannot_tell
 from ..verdicts.verdict_words import headline
 from .after_failure import saw_nan, unlike_the_record
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-    from ..verdicts.ladder_records import RungResult
-    from ..verdicts.outcome import Outcome
-    from .fidelity import CompiledArtifacts
+from .fidelity import CompiledArtifacts
 
 _LOST = "setting "
 """How a note of `spec.settings` begins."""

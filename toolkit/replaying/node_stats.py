@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps.tables import Column, render
 from ..isolation import ForkServer, ask, opened
+from ..live.how import USUAL, How
 from ..rungs import warmth
-from .replay import DEFAULT_LIMIT_S, How, outcome_of
+from .replay import outcome_of
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -26,15 +28,7 @@ TASK = f"{__name__}:task"
 COLUMNS = ("node", "shape", "dtype", "min", "max", "mean", "std", "nan", "inf", "subnormal", "zeros")
 
 
-def node_rows(
-    saved: SavedGraph,
-    seed: int = 0,
-    device: str | None = None,
-    *,
-    limit_s: float = DEFAULT_LIMIT_S,
-    imports: Sequence[str] = (),
-    server: ForkServer | None = None,
-) -> Iterator[dict[str, Any]]:
+def node_rows(saved: SavedGraph, how: How = USUAL, *, server: ForkServer | None = None) -> Iterator[dict[str, Any]]:
     """A row for each tensor of each node, as plain data with the fields of `numerics.NodeStatistics`.
 
     Raises EnvironmentLackError where the run ended in another way (a segfault, the time limit), and what loading a
@@ -43,7 +37,7 @@ def node_rows(
     from ...dumps.errors import EnvironmentLackError
 
     with opened(server, warmth("eager")) as used:
-        answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=used).end()
+        answer = ask(TASK, how.payload(saved), how.limit_s, server=used).end()
         if answer.status != "done":
             refused = outcome_of(answer, "eager")
             why = "statistics are computed in eager, which must run first"
@@ -79,15 +73,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The rows as aligned lines under a heading."""
-    cells = [list(COLUMNS), *(_cells(row) for row in rows)]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(COLUMNS))]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < 3 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
+    columns = [Column(title, right=place > 2) for place, title in enumerate(COLUMNS)]
+    return render(columns, [_cells(row) for row in rows]).splitlines()
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

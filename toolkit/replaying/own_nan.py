@@ -9,11 +9,10 @@ For example: `with_own_nan(judge(live, "inductor"), live, saved, asked=True).ver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ...dumps.names import of_module
+from ...dumps.store import SavedGraph
 from ...dumps.walk import user_frame
 from ..judging.nan_origins import nan_in_backward, nan_origins
 from ..live.case import Live
@@ -25,9 +24,6 @@ from ..verdicts.signature import Signature
 from ..verdicts.verdict import NO_REFERENCE, Where, cannot_tell, fails
 from ..verdicts.verdict_words import NAN_GIVEN
 from .after_failure import saw_nan
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 
 def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool, seed: int = 0) -> Outcome:

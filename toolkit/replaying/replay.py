@@ -25,16 +25,18 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ... import __version__
 from ...dumps.journal import DECOMPOSITION
 from ...dumps.reading import read_bytes, stored
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...dumps.written import put_at, taken_at
 from ..isolation import Answer, ForkServer, Servers, ask, opened
+from ..live.how import DEFAULT_LIMIT_S, How
 from ..live.process_groups import peers
 from ..live.rung import LADDER
 from ..rungs import known as known_rung
@@ -48,11 +50,6 @@ from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .checked import of_operator
 from .gate import with_next
-from .how import DEFAULT_LIMIT_S, How
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 CONTROL_TASK = f"{__name__}:control_task"
 BUSY = 1.25

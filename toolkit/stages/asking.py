@@ -13,23 +13,20 @@ For example:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.ids import number_of
 from ...dumps.journal import DECOMPOSITION
+from ...dumps.schema import GraphRecord
+from ...dumps.store import SavedGraph
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
 from ..replaying.replay import How
 from ..verdicts.own_passes import Pass, passes, registered_for
 from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
-
-if TYPE_CHECKING:
-    from ...dumps.schema import GraphRecord
-    from ...dumps.store import SavedGraph
-
 
 BEFORE = {
     "pre_grad": ("dynamo",),

@@ -8,18 +8,16 @@ For example, `apart(run, view, first, other).reason` gives "rank 1 compiled 0_1 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ...dumps.diff.pair import GraphGroup
+from ...dumps.diff.view import GraphView
+from ...dumps.index import ListedGraph
+from ...dumps.store import Run
 from ...dumps.why.times import function_of
 from ..live.process_groups import called_alone
 from ..verdicts.ladder_words import run_address
 from ..verdicts.verdict import Where
-
-if TYPE_CHECKING:
-    from ...dumps.diff.pair import GraphGroup
-    from ...dumps.diff.view import GraphView
-    from ...dumps.index import ListedGraph
-    from ...dumps.store import Run
 
 
 class Apart(NamedTuple):

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError, RanksMissingError
+from ...dumps.store import SavedGraph
 from ..blame import bisect_asking
 from ..blame.bisect import DECOMPOSED
 from ..blame.bisect_narrowing import work_around
@@ -36,10 +37,6 @@ from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
 from ..verdicts.verdict import NO_TIME, ROUNDING, Verdict, abandoned, cannot_tell, skipped
 from ..verdicts.verdict_words import EAGER, word
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 TASK = f"{__name__}:task"
 ROUNDS, WARM, BUDGET_S = 30, 3, 10.0
@@ -140,8 +137,7 @@ def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> s
     differs."""
     if limit_s < 1.0:
         return ""
-    asked = {"seed": how.seed, "device": how.device, "imports": how.imports}
-    events = list(node_values(saved, **asked, limit_s=limit_s, server=server))
+    events = list(node_values(saved, "inductor", How(how.seed, how.device, limit_s, how.imports), server=server))
     if events[-1].get("relation") not in ("same", "other"):
         return ""
     rows = (row for row in events if row.get("error") is not None and row.get("eager_error") is not None)

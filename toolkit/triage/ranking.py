@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
+from ...dumps.store import Run
 from ...dumps.why.times import CompileTime
 from ...dumps.wording import counted
 from ..isolation.imports import option_words, without_trust
@@ -20,10 +21,6 @@ from ..verdicts.ladder_records import REAL, RungResult, Triage, which
 from ..verdicts.ladder_words import kernel_check, record_again, run_address, whole_program
 from ..verdicts.own_passes import left_out
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run
-
 
 _OF_A_GRAPH = ("fidelity", "inputs", "signature", "status", "recorded", "address", "also")
 """What is told of a graph's row as JSON behind the numbers of its rung."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...dumps.errors import GraphdbgError, LostServer
 from ...dumps.schema import InputRecord, TensorValue
+from ...dumps.store import Run, SavedGraph
 from ...dumps.wording import counted
 from ..blame.partners import compile_of, inner_graphs, stages_of
 from ..isolation import ForkServer, opened
@@ -36,10 +37,6 @@ from ..verdicts.verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, 
 from ..verdicts.verdict_words import word
 from .ladder import DEFAULT_LIMIT_S, Ladder, blames_compiler, chosen, eased
 from .ranking import GraphRow, RunTriage, rank, run_concluded
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
-
 
 LEVELS = (
     ("dynamo",),

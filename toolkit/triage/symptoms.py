@@ -14,7 +14,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,9 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
 from ...dumps.sidecar import Peak, peak
+from ...dumps.store import Run, SavedGraph
 from ...dumps.why.frequent import causes as causes_of
+from ...dumps.why.model import Compile
 from ...dumps.why.times import function_of, keep_steady, of_run
 from ...dumps.wording import counted, error_line, size_text
 from ..isolation import ForkServer, opened
@@ -42,11 +44,6 @@ from .ladder import DEFAULT_LIMIT_S, Steady
 from .ladder import steady as measure
 from .ranking import GraphRow, RunTriage
 from .run import triage_run
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
-    from ...dumps.why.model import Compile
-
 
 Looked = tuple[str, Verdict | None]
 HOW = How()

@@ -24,6 +24,7 @@ from typing import Any
 
 from ...dumps import kernels as generated
 from ...dumps.errors import ToolchainError
+from ...dumps.wording import raised_line
 from ..kernels.records import CompiledRow
 from . import pretended
 from .targets import FORMS, Target
@@ -69,8 +70,7 @@ def emitted_kernels(
                 autotuner = loaded(name, source, Path(sources))
                 candidates = [_candidate(name, autotuner, config, target) for config in autotuner.configs]
             except Exception as error:  # noqa: BLE001  a kernel that cannot be loaded is a row, and the others go on
-                said = str(error).strip() or type(error).__name__
-                rows.append(CompiledRow(name, error=f"{type(error).__name__}: {said.splitlines()[0]}"))
+                rows.append(CompiledRow(name, error=raised_line(error, 1000)))
                 continue
             for place, (row, produced) in enumerate(candidates):
                 row.place, row.count, row.recorded = place, len(candidates), _as_recorded(name, source, recorded)

@@ -18,18 +18,17 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from ...dumps.allowlist import words
 from ...dumps.errors import GraphdbgError
 from ...dumps.reading import read_bytes
+from ...dumps.schema import GraphRecord
+from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from .signature import Signature
-
-if TYPE_CHECKING:
-    from ...dumps.schema import GraphRecord
-    from ...dumps.store import SavedGraph
 
 Call = tuple[str, str]
 """Op and target of a node."""
@@ -40,22 +39,9 @@ recorded."""
 
 _PLAIN = ("torch", "operator", "math", "builtins")
 _ATEN = ("aten", "prims", "_refs")
-_SOURCES = frozenset(
-    {
-        "full",
-        "full_like",
-        "scalar_tensor",
-        "zeros",
-        "ones",
-        "empty",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "tensor",
-        "lift_fresh",
-        "lift_fresh_copy",
-    }
-)
+_SOURCES = words("""
+    full full_like scalar_tensor zeros ones empty zeros_like ones_like empty_like tensor lift_fresh
+    lift_fresh_copy""")  # fmt: skip
 """What only makes values: one search leaves such a call where another makes it an input."""
 _ONE = {
     **dict.fromkeys(

@@ -8,13 +8,14 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from ...dumps.displayed import Displayed
 from ...dumps.errors import GraphdbgError
 from ...dumps.schema import SequenceValue, TensorValue, Value
+from ...dumps.store import SavedGraph
 from ...dumps.tables import one_line
 from ...dumps.walk import bodies
 from ...dumps.wording import counted
@@ -23,10 +24,6 @@ from .outcome import Outcome, OutputError
 from .signature import Signature
 from .verdict import OK, WHOLE, Verdict
 from .verdict_words import first_line
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
-
 
 PLAIN = frozenset(name for name, facts in LADDER.items() if facts.is_plain)
 """Rungs that compile nothing: right ones say nothing of a compiler."""

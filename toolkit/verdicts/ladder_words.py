@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...dumps.deaths import ended_badly
+from ...dumps.store import Run, SavedGraph
 from ...dumps.user_kernels import UserKernel, of
 from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
@@ -23,9 +23,6 @@ from ..live.rung import LADDER, SIDE
 from .ladder_records import PLAIN, REAL, RungResult, Triage
 from .verdict import NO_REFERENCE, NO_TIME, OPERATOR, UNLIKE, Verdict, Where, cannot_tell, worst
 from .verdict_words import phrase
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
 
 _PASSES = "The fault is in one of Inductor's passes, in fusion, or in the code made for what is fused."
 _NEXT = {name: facts.command for name, facts in LADDER.items() if facts.command is not None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,8 @@ from ...dumps import journal
 from ...dumps.errors import GraphdbgError
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.journal import BACKEND, DECOMPOSITION, LOWERING
+from ...dumps.store import Run, SavedGraph
 from .verdict import Verdict, Where, cannot_tell
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
 
 HOOKS = {
     "pre_grad": ("pre_grad_custom_pass",),

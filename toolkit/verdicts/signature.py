@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...dumps.allowlist import words
 from ...dumps.wording import like, without_excerpt, words_of
 from ..isolation.protocol import Answer, frames_of
 
@@ -98,20 +99,10 @@ def _collapse(text: str) -> str:
     return "".join(out) + text[at:]
 
 
-_PLUMBING = frozenset(
-    {
-        "torch.fx.interpreter",
-        "torch._dynamo.utils",
-        "torch.utils._python_dispatch",
-        "torch._dynamo.repro.after_aot",
-        "contextlib",
-        "torch.utils._contextlib",
-        "torch._logging._internal",
-        "torch._utils_internal",
-        "torch.nn.modules.module",
-        "torch._compile",
-    }
-)
+_PLUMBING = words("""
+    torch.fx.interpreter torch._dynamo.utils torch.utils._python_dispatch torch._dynamo.repro.after_aot
+    contextlib torch.utils._contextlib torch._logging._internal torch._utils_internal torch.nn.modules.module
+    torch._compile""")  # fmt: skip
 
 
 def library_frames(frames: list[str]) -> list[str]:

@@ -14,19 +14,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from ...dumps.index import is_run
+from ...dumps.store import SavedGraph
 from ..isolation.imports import option_words, with_trust
 from ..live.rung import LADDER
 from .signature import Signature
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 _IMPORTS = "graphdbg.imports"
 _RUNS = ("import", "trust")

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
+from ...dumps.store import Run, SavedGraph
 from ...dumps.wording import counted, listed, size_text
 from .signature import Signature
 from .verdict import KINDS, NO_REFERENCE, WHOLE, WORST, Fault, Kind, Verdict
-
-if TYPE_CHECKING:
-    from ...dumps.store import Run, SavedGraph
 
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import work
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from .._textual import is_leaving
-from ..actions import EVERYWHERE
+from ..actions import EVERYWHERE, Action
 from ..key_line import shown
 from ..registry import REGISTRY
 from ..room import Room
-
-if TYPE_CHECKING:
-    from textual.command import Hits
-
-    from ..actions import Action
 
 ITSELF, QUIT = "app.palette", "app.quit"
 OWN_ROOM = 0.5

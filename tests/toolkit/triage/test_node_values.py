@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.toolkit.commands import replay as replay_command
 from graphdbg.toolkit.commands import triage as triage_command
 from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.live.how import How
 from graphdbg.toolkit.node_values import at_node
 from graphdbg.toolkit.node_values.seen import ValuesSeen, relation
 from graphdbg.toolkit.verdicts.signature import Signature
@@ -46,9 +47,11 @@ def rows_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "value"]
 
 
-def read(graph: SavedGraph, rung: str, server: ForkServer, **more: Any) -> tuple[list[dict[str, Any]], ValuesSeen]:
+def read(
+    graph: SavedGraph, rung: str, server: ForkServer, imports: Sequence[str] = (), **more: Any
+) -> tuple[list[dict[str, Any]], ValuesSeen]:
     seen = ValuesSeen()
-    events = list(at_node.node_values(graph, rung, server=server, limit_s=120.0, **more))
+    events = list(at_node.node_values(graph, rung, How(limit_s=120.0, imports=imports), server=server, **more))
     for event in json.loads(json.dumps(events)):
         seen.take(event)
     return events, seen

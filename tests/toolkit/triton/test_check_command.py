@@ -19,6 +19,7 @@ from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.kernel_checks.findings import Checked, KernelFault, UserLine
 from graphdbg.toolkit.kernel_checks.showing import shown, task, text
+from graphdbg.toolkit.live.how import How
 
 from .planted import captured, embed
 
@@ -90,7 +91,7 @@ def test_eager_need_not_run(folder: Path) -> None:
 def test_without_triton_nothing_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(EnvironmentLackError, match="Triton is not installed") as raised:
-        shown(load_graph(folder / "right"), kernel=None, seed=0, limit_s=1.0, imports=(), as_json=False)
+        shown(load_graph(folder / "right"), None, How(limit_s=1.0), as_json=False)
     assert raised.value.exit_code == 3
 
 

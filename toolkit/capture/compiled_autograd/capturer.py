@@ -30,6 +30,7 @@ import torch
 
 from ....dumps.errors import NoGraphError
 from ....dumps.schema import InputRecord
+from ....dumps.wording import raised_line
 from ... import torch_private as t
 from ...torch_private.unseen import alone, seen, unseen
 from .passes import CaptureRecord, PassReport, watched
@@ -261,7 +262,7 @@ class Capturer:
         except _LookedAt:
             pass
         except Exception as error:  # noqa: BLE001 - torch refuses some; the eager engine takes them
-            look.why_not = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
+            look.why_not = raised_line(error, 300)
         look.record, look.graph = self._record, self._graph
         return look
 

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ....dumps.wording import raised_line
 from ... import torch_private as t
 
 Pair = tuple[int, int]
@@ -85,7 +86,7 @@ def with_symbols(first: fx.GraphModule, second: fx.GraphModule) -> fx.GraphModul
     except _NoSymbols as reason:
         return str(reason)
     except Exception as error:  # noqa: BLE001 - an operator that does not take symbols: the graph stays as it is, and it is said
-        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:120]}"
+        return raised_line(error, 120)
 
 
 class _Common:

@@ -27,6 +27,7 @@ from torch import fx
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ....dumps.torchside.values import storage_key
+from ....dumps.wording import raised_line
 from ... import torch_private as t
 from .places import TapePlace
 
@@ -136,7 +137,7 @@ class Tape(t.TorchDispatchMode):
         try:
             return step(*args)
         except Exception as error:  # noqa: BLE001 - reported by `error`
-            self.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            self.error = raised_line(error)
             return None
 
     def _finish(self, outputs: Sequence[fx.Node | None]) -> fx.GraphModule:

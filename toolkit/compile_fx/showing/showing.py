@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,9 +20,10 @@ from ....dumps import temporary
 from ....dumps.atomic import new_folder
 from ....dumps.errors import NoSuchNodeError
 from ....dumps.output import emit, say
+from ....dumps.store import SavedGraph
 from ....dumps.tables import on_terminal, plain
 from ....dumps.wording import counted
-from ...isolation import opened
+from ...isolation import ForkServer, opened
 from ...kernels.records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from ...verdicts.ladder_words import address
 from ...verdicts.own_passes import dropped_words, still_to_run
@@ -30,10 +31,6 @@ from ...verdicts.verdict import with_flags
 from ..stage import NAMES, REWRITING, order, reaches
 from . import asking, tables
 from .asking import DEATH, INTERRUPTED, entry_of, sibling
-
-if TYPE_CHECKING:
-    from ....dumps.store import SavedGraph
-    from ...isolation import ForkServer
 
 INTERRUPTED_EXIT, LACK_EXIT = 130, 3
 _STACK_LINES = 10

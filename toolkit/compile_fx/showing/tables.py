@@ -20,7 +20,6 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from ....dumps.diff.beside import Sideways, aligned, beside_text
 from ....dumps.diff.compare import compare
 from ....dumps.diff.view import GraphView, details, graph_view, verdict_text
 from ....dumps.schema import GraphRecord
-from ....dumps.tables import Column, plain, render
+from ....dumps.tables import Column, painted, plain, render
 from ....dumps.wording import count_text, counted, listed, size_text
 from ...kernels.records import Amount, BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow, PassRow, StageRow
 from ..stage import REWRITING
@@ -133,12 +132,9 @@ def styled(text: str, style: str, terminal: bool) -> str:
     """The text in a colour for a terminal; without NO_COLOR."""
     if not terminal or not style:
         return text
-    from rich.console import Console
     from rich.text import Text
 
-    stream = StringIO()
-    Console(file=stream, force_terminal=True).print(Text(text, style), soft_wrap=True, end="")
-    return stream.getvalue()
+    return painted(Text(text, style))
 
 
 _HEAD_LINES = 4

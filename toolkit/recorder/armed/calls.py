@@ -30,10 +30,10 @@ import torch
 from ....dumps import held, live
 from ....dumps.schema import GraphRecord, InputRecord, InputsRecord
 from ....dumps.torchside.observed import snapshot, statistics
+from ....dumps.wording import raised_line
 from ...live.torch_state import ambient, generators, is_capturing, is_fake, undisturbed
 from ...torch_private.unseen import seen, unseen
 from ..flight import Graph, failure_fields
-from ..hold import one_line
 from ..observe import inputs_only, instead_of
 from . import rings
 
@@ -397,7 +397,7 @@ class ArmedGraph:
         if self.newest is None or not isinstance(error, Exception):
             return
         newest = self.newest._replace(inputs=inputs, activations=None)
-        calls.failure = FailedCall(self, newest, one_line(error))
+        calls.failure = FailedCall(self, newest, raised_line(error))
         calls.session.event("failed", self.local, at="run", **failure_fields(error, "dynamo"))
 
     def ended(self, result: Any) -> None:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....dumps.errors import NoGraphError
 from ....dumps.output import say
+from ....dumps.wording import raised_line
 from ...torch_private import importing
 from .. import flight, leaving, patches
-from ..hold import one_line
 from ..options import Options
 from ..session import Function, Session, hook, sessions
 from ..starting import uncaught
@@ -127,7 +127,7 @@ class Armed(Session):
             return f"{min(self.unfit - self.saved)} could not be compiled"
         unwritten = self.calls is None or self.calls.sequence != self.written
         if self.error is not None and self._writer is not None and unwritten:
-            return f"the program ended with {one_line(self.error)}"
+            return f"the program ended with {raised_line(self.error)}"
         return ""
 
 

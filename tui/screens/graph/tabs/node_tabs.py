@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -36,13 +36,11 @@ from .....dumps.browse.about import CODE, DETAIL, NEAR, SOURCE, STAGES, About
 from .....dumps.browse.near import ASCII, HOPS, MOST_HOPS
 from .....dumps.browse.sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, Span, line, line_text, plain_code
 from .....dumps.browse.table import GraphView
+from .....dumps.store import SavedGraph
 from ....base_screen import BaseScreen
 from ....settings import ascii_only, mark
 from ....widgets.texts import highlighted
 from ....widgets.virtual_list import VirtualList
-
-if TYPE_CHECKING:
-    from .....dumps.store import SavedGraph
 
 PIECE = 100
 """Lines that are coloured at once."""

@@ -6,10 +6,9 @@ For example: `ask(TASK, How(seed=1).payload(saved), 60.0, server=server)`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
+from ...dumps.store import SavedGraph
 
 DEFAULT_LIMIT_S = 600.0
 
@@ -38,3 +37,6 @@ class How(NamedTuple):
             "device": self.device,
             "imports": list(self.imports),
         }
+
+
+USUAL = How()
