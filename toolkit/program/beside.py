@@ -118,7 +118,7 @@ class Beside:
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
-        self.queued = self.drawn = False
+        self.queued = self.drawn = self.spoilt = False
         self.as_compiled = False
         """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
         self.poisoned: dict[str, bool] = {}
@@ -184,6 +184,9 @@ class Beside:
         same = eager.error is begun.error is None and eager.text == begun.text
         same = same and comparing.agree(eager.values, begun.values)
         again = other or (begun if same else run("eager"))
+        if self._is_spoilt(part, eager, begun, again):
+            self.spoilt, again = True, eager
+            note("the compile that failed left torch in a state in which eager fails, too")
         loose = {} if same and not other else comparing.unsteady(eager.values, again.values)
         loose |= {name: max(far, loose.get(name, 0.0)) for name, far in (known or {}).items()}
         sample = functools.cache(lambda seed: run("eager", rounded=seed))
@@ -240,7 +243,7 @@ class Beside:
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.function.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
-        if failed and (rung := failed[0].rung) == self.function.names[0] and not self.as_compiled:
+        if failed and (rung := failed[0].rung) == self.function.names[0] and not (self.as_compiled or self.spoilt):
             self.as_compiled = True
             other = run("eager")
             row = comparing.judged(rung, "dynamo", part, other, begun, {}, noise, self.function.levels)
@@ -279,6 +282,14 @@ class Beside:
         eager, ends = self.ends["eager"], [self.ends[row.rung] for row in failed]
         return numbers and all(eager.unlike(end) and self.start.random.unlike(end) for end in ends)
 
+    def _is_spoilt(self, part: str, eager: Left, begun: Left, again: Left) -> bool:
+        """Whether eager ran before a compile that failed, and raises something else in each run since: Dynamo's tracing
+        of `torch.func` leaves its levels behind."""
+        if eager.error is not None or begun.error is None or again.error is None:
+            return False
+        errors = [again.error, *(self._left_by(part, "eager").error for _ in range(2))]
+        return all(error is not None and comparing.said(error) != comparing.said(begun.error) for error in errors)
+
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
         """Eager's own verdict: whether a second run of it leaves the same."""
         if (eager.error is None) != (again.error is None):
@@ -296,7 +307,7 @@ class Beside:
         the first did, the first of all with other values in what nothing wrote; None where it repeats itself in all
         runs until the rung has repeated itself, too."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
-        same, tries = 0, TRIES if row.verdict.failed or far else 0
+        same, tries = 0, TRIES if (row.verdict.failed or far) and not self.spoilt else 0
         distance = lambda left: comparing.unsteady(eager.values, left.values).get(row.value, 0.0)  # noqa: E731
         most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
         if tries and row.part not in self.poisoned:
