@@ -255,12 +255,16 @@ class Beside:
             self.as_compiled = False
         if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
             self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
-        if failed and not self.call.rows[-1].verdict.failed:
-            for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+        own = self.call.rows[-1].verdict
+        for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+            raises = own.failed and row.verdict.kind == "crash" and own.kind != "crash"
+            if raises or not own.failed:
                 but = "the program's compiled code does not"
-                note(f"{row.rung} alone differs from eager ({row.verdict.reason}); {but}")
+                differs = "raises something" if raises else "differs from eager"
+                note(f"{row.rung} alone {differs} ({row.verdict.reason}); {but}")
                 row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
-        elif failed and self.drawn and self._draws_otherwise(failed):
+        failed = [row for row in failed if row.verdict.failed]
+        if failed and self.drawn and self._draws_otherwise(failed):
             names = ""
             with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
                 names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)

@@ -7,6 +7,7 @@ import gc
 import itertools
 import math
 import random
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -198,6 +199,20 @@ def test_eager_that_fails_since_a_compile_failed_is_taken_as_it_was_before(tmp_p
         torch.compile(lambda x: raises_since_then(x), backend="aot_eager")(torch.ones(3))
     assert found.verdict.kind == "crash" and found.verdict.layer == "dynamo", found.summary
     assert found.at is not None and any("a state in which eager fails" in note for note in found.at.notes)
+
+
+def test_what_a_rung_alone_raises_is_not_laid_on_a_program_with_wrong_numbers(tmp_path: Path) -> None:
+    @torch.library.custom_op("shadow_test::picky", mutates_args=())
+    def raises_in_a_graph(x: torch.Tensor) -> torch.Tensor:
+        if any("eval_with_key" in frame.filename for frame in traceback.extract_stack()):
+            raise ArithmeticError("in a graph")
+        return x + 1
+
+    raises_in_a_graph.register_fake(torch.empty_like)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: raises_in_a_graph(x), backend=lambda gm, inputs: lambda x: [x + 2])(torch.ones(3))
+    assert found.verdict.kind == "wrong_numbers", found.summary
+    assert found.at is not None and any("dynamo alone raises" in note for note in found.at.notes)
 
 
 def test_a_value_that_eager_lacks_in_some_runs_is_no_failure() -> None:
