@@ -280,6 +280,14 @@ def test_strides_count_where_they_are_promised_and_matter() -> None:
     assert compare(None, [ones(1, 4)], [ones(1, 4).as_strided((1, 4), (99, 1))], strides=[0]) is None
 
 
+def test_wrong_numbers_are_said_before_other_strides_and_rounding_and_another_shape_are_not() -> None:
+    flipped = ones(3, 4).t().contiguous().t()
+    exact, eager = [ones(3, 4, dtype=torch.float64)] * 2, [ones(3, 4), ones(3, 4) * (1 + 1e-5)]
+    others = [ones(3, 4), ones(3, 4) * 2, ones(3, 4) * (1 + 3e-5), ones(3, 5)]
+    found = [compare(exact, eager, [flipped, other], strides=[0], rounding=[1]) for other in others]
+    assert [one and one.detail for one in found] == ["stride", "", "stride", "shape"]
+
+
 def test_the_number_of_outputs() -> None:
     found = compare(None, [ones(1), ones(1)], [ones(1)])
     assert found is not None

@@ -26,7 +26,7 @@ from ...dumps.torchside.node_meta import fake_of
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import Attributes, Execution, held, returned, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
-from ..numerics.comparison import compare, significant_strides
+from ..numerics.comparison import STRIDE, compare, significant_strides
 from ..numerics.measures import (
     LAMBDA,
     NORMALISING,
@@ -144,7 +144,10 @@ class Comparing:
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
         rest = [name for name in self.compared if name != "metadata"]
         again = self._looked_at(drawn, wanted)
-        return first or compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
+        if first is not None and first.detail != STRIDE:
+            return first
+        found = compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
+        return first if first is not None and (found is None or found.detail == ROUNDING) else found
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
         """The rung's results, with eager's in the places that are left out."""

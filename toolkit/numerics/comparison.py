@@ -65,6 +65,7 @@ NOISE_FACTOR = 256.0
 GRAIN_FACTOR = 4.0
 NO_REFERENCE = 10.0
 BY_THEORY = 1e4
+STRIDE = "stride"
 ENDLESS = 1e300
 
 
@@ -89,7 +90,8 @@ def compare(
     largest of all. `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
     `every_size`: strides of dimensions of size 1 count, too.
 
-    Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`), but of sums.
+    Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`), but of sums; last
+    strides: values that are wrong lie in another order, too.
     """
     if len(eager) != len(got):
         text = f"{counted(len(got), 'output')} instead of {len(eager)}"
@@ -98,10 +100,23 @@ def compare(
         (index, None if reference is None else reference[index], *pair)
         for index, pair in enumerate(zip(eager, got, strict=True))
     ]
-    if "metadata" in check:
-        for index, _, want, have in rows:
-            if difference := _metadata(index, want, have, index in strides, every_size):
-                return difference
+    metadata = [_metadata(row[0], *row[2:], row[0] in strides, every_size) for row in rows if "metadata" in check]
+    plain = min(filter(None, metadata), key=lambda candidate: candidate.detail == STRIDE, default=None)
+    if plain is not None and plain.detail != STRIDE:
+        return plain
+    found = _of_values(rows, check, noise, rounding, lengths, grains, signed)
+    return plain if plain is not None and (found is None or found.detail == ROUNDING) else found
+
+
+def _of_values(
+    rows: Sequence[tuple[int, Any, Any, Any]],
+    check: Collection[str],
+    noise: Noises,
+    rounding: Collection[int],
+    lengths: Sequence[int],
+    grains: Sequence[float],
+    signed: int | None,
+) -> Difference | None:
     differences: list[Difference] = []
     if "nan" in check:
         for row in rows:
@@ -117,7 +132,8 @@ def compare(
         if difference := _numbers(index, truth, want, have, noise, index in rounding, length, grain):
             differences.append(difference)
     worst = max(differences, key=lambda candidate: (candidate.detail != ROUNDING, candidate.size or 0.0), default=None)
-    if (worst is not None and worst.detail != ROUNDING) or reference is None or "zero" not in check:
+    convicted = worst is not None and worst.detail != ROUNDING
+    if convicted or all(row[1] is None for row in rows) or "zero" not in check:
         return worst
     exact = [row for row in rows[:signed] if row[0] >= len(lengths) or lengths[row[0]] <= 1]
     return next((candidate for candidate in (signed_zero(*row) for row in exact) if candidate), worst)
@@ -155,7 +171,7 @@ def _metadata(index: int, want: Any, have: Any, strict_stride: bool, every_size:
             return differs(what, getattr(want, what), getattr(have, what))
     looked_at = torch.Tensor.stride if every_size else significant_strides
     if strict_stride and want.layout == torch.strided and looked_at(want) != looked_at(have):
-        return differs("stride", want.stride(), have.stride())
+        return differs(STRIDE, want.stride(), have.stride())
     return None
 
 

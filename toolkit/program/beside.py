@@ -118,7 +118,7 @@ class Beside:
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
-        self.queued = self.drawn = False
+        self.queued = self.drawn = self.spoilt = False
         self.as_compiled = False
         """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
         self.poisoned: dict[str, bool] = {}
@@ -184,6 +184,9 @@ class Beside:
         same = eager.error is begun.error is None and eager.text == begun.text
         same = same and comparing.agree(eager.values, begun.values)
         again = other or (begun if same else run("eager"))
+        if self._is_spoilt(part, eager, begun, again):
+            self.spoilt, again = True, eager
+            note("the compile that failed left torch in a state in which eager fails, too")
         loose = {} if same and not other else comparing.unsteady(eager.values, again.values)
         loose |= {name: max(far, loose.get(name, 0.0)) for name, far in (known or {}).items()}
         sample = functools.cache(lambda seed: run("eager", rounded=seed))
@@ -240,7 +243,7 @@ class Beside:
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.function.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
-        if failed and (rung := failed[0].rung) == self.function.names[0] and not self.as_compiled:
+        if failed and (rung := failed[0].rung) == self.function.names[0] and not (self.as_compiled or self.spoilt):
             self.as_compiled = True
             other = run("eager")
             row = comparing.judged(rung, "dynamo", part, other, begun, {}, noise, self.function.levels)
@@ -252,12 +255,16 @@ class Beside:
             self.as_compiled = False
         if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
             self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
-        if failed and not self.call.rows[-1].verdict.failed:
-            for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+        own = self.call.rows[-1].verdict
+        for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+            raises = own.failed and row.verdict.kind == "crash" and own.kind != "crash"
+            if raises or not own.failed:
                 but = "the program's compiled code does not"
-                note(f"{row.rung} alone differs from eager ({row.verdict.reason}); {but}")
+                differs = "raises something" if raises else "differs from eager"
+                note(f"{row.rung} alone {differs} ({row.verdict.reason}); {but}")
                 row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
-        elif failed and self.drawn and self._draws_otherwise(failed):
+        failed = [row for row in failed if row.verdict.failed]
+        if failed and self.drawn and self._draws_otherwise(failed):
             names = ""
             with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
                 names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
@@ -279,6 +286,14 @@ class Beside:
         eager, ends = self.ends["eager"], [self.ends[row.rung] for row in failed]
         return numbers and all(eager.unlike(end) and self.start.random.unlike(end) for end in ends)
 
+    def _is_spoilt(self, part: str, eager: Left, begun: Left, again: Left) -> bool:
+        """Whether eager ran before a compile that failed, and raises something else in each run since: Dynamo's tracing
+        of `torch.func` leaves its levels behind."""
+        if eager.error is not None or begun.error is None or again.error is None:
+            return False
+        errors = [again.error, *(self._left_by(part, "eager").error for _ in range(2))]
+        return all(error is not None and comparing.said(error) != comparing.said(begun.error) for error in errors)
+
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
         """Eager's own verdict: whether a second run of it leaves the same."""
         if (eager.error is None) != (again.error is None):
@@ -296,7 +311,7 @@ class Beside:
         the first did, the first of all with other values in what nothing wrote; None where it repeats itself in all
         runs until the rung has repeated itself, too."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
-        same, tries = 0, TRIES if row.verdict.failed or far else 0
+        same, tries = 0, TRIES if (row.verdict.failed or far) and not self.spoilt else 0
         distance = lambda left: comparing.unsteady(eager.values, left.values).get(row.value, 0.0)  # noqa: E731
         most = comparing.MOST if row.verdict.kind == "metadata" else comparing.UNSTABLE
         if tries and row.part not in self.poisoned:

@@ -336,7 +336,8 @@ def concluded(
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             lost = any(candidate.lost for candidate in program.calls)
             after = [*alone, *recording] if lost else recording if died else going_on or alone
-            triaged.verdict = triaged.verdict.then(*(alone if own else after))
+            at_limit = program.raised.startswith("FailOnRecompileLimitHit")
+            triaged.verdict = triaged.verdict.then(*(recording if at_limit else alone if own else after))
     else:
         agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
         if nan is not None and not agrees.exit_code:

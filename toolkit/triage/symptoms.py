@@ -71,6 +71,7 @@ def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Loo
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
     if worst.limit:
         text += f"; {worst.limit} is reached there: calls that fit no compiled version run uncompiled"
+        text += ", and raise with fullgraph=True"
     where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
     verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
     others = f" {counted(len(causes) - 1, 'other cause')}." if len(causes) > 1 else ""
@@ -437,6 +438,11 @@ _CLEAR = ("SIGTERM", "SIGINT", "SIGHUP")
 """Signals by which people and schedulers end what did not fail."""
 
 
+def _at_limit(uncaught: str | None) -> bool:
+    """Whether that error of a process is what torch raises at the recompile limit, with `fullgraph=True`."""
+    return (uncaught or "").startswith("FailOnRecompileLimitHit")
+
+
 def noticed(run: Run) -> Noticed:
     """What the journals say that the run suffers from, the most telling first; "wrong" where they say nothing."""
     seen = why.first_found(run.processes)
@@ -455,7 +461,7 @@ def noticed(run: Run) -> Noticed:
         how = f"{lost[0].id} was {lost[0].status if lost[0].lost else 'compiling'} when its process ended"
         return Noticed("crash" if crashed else "hangs", f"found in the journal: {how}")
     own = [end for end in ends if end.signal not in _CLEAR and "KeyboardInterrupt" not in (end.process.uncaught or "")]
-    if bad := [end for end in own if end.status in ("failed", "killed")]:
+    if bad := [end for end in own if end.status in ("failed", "killed") and not _at_limit(end.process.uncaught)]:
         return Noticed("crash", f"found in the journal: {deaths.sentence(bad[0], run.processes)}")
     if len(run.processes) > 1 and len({process.rank for process in run.processes}) > 1:
         return Noticed("ranks", f"found in the journal: {counted(len(run.processes), 'process', 'processes')}")

@@ -239,6 +239,9 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     for words in (["train.py", "--big"], ["-m", "train"]):
         bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
         assert bare.next == [f"env TORCH_COMPILE_DISABLE=1 python {' '.join(words)}"]
+    limit = Program([right], {"step train.py:3": 9}, most=9, raised="FailOnRecompileLimitHit: Hard failure")
+    record, judge = concluded(limit, tmp_path, JudgedCall(), ["train.py"], 1).verdict.next
+    assert record.startswith("graphdbg dump -o ") and judge.startswith("graphdbg triage ")
     graphs = msgspec.structs.replace(right, cuda_graphs=True)
     died = concluded(Program([graphs]), tmp_path, JudgedCall(), ["python", "train.py"], 139).verdict.reason
     assert died == (

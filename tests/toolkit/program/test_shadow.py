@@ -7,6 +7,7 @@ import gc
 import itertools
 import math
 import random
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -178,6 +179,40 @@ def test_eager_that_raises_in_some_runs_is_no_failure(first: int, tmp_path: Path
         torch.compile(lambda x: raises_at_times(x), backend="aot_eager")(torch.ones(3))
     assert found.verdict.verdict == "nondeterministic", found.summary
     assert not [note for note in found.notes if "Recursion" in note]
+
+
+def test_eager_that_fails_since_a_compile_failed_is_taken_as_it_was_before(tmp_path: Path) -> None:
+    left: list[str] = []
+
+    @torch.library.custom_op("shadow_test::spoilt", mutates_args=())
+    def raises_since_then(x: torch.Tensor) -> torch.Tensor:
+        if left:
+            raise ArithmeticError(left[0])
+        return x + 1
+
+    @raises_since_then.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        left.append("what tracing left behind")
+        raise KeyError("no shape")
+
+    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(RuntimeError):
+        torch.compile(lambda x: raises_since_then(x), backend="aot_eager")(torch.ones(3))
+    assert found.verdict.kind == "crash" and found.verdict.layer == "dynamo", found.summary
+    assert found.at is not None and any("a state in which eager fails" in note for note in found.at.notes)
+
+
+def test_what_a_rung_alone_raises_is_not_laid_on_a_program_with_wrong_numbers(tmp_path: Path) -> None:
+    @torch.library.custom_op("shadow_test::picky", mutates_args=())
+    def raises_in_a_graph(x: torch.Tensor) -> torch.Tensor:
+        if any("eval_with_key" in frame.filename for frame in traceback.extract_stack()):
+            raise ArithmeticError("in a graph")
+        return x + 1
+
+    raises_in_a_graph.register_fake(torch.empty_like)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: raises_in_a_graph(x), backend=lambda gm, inputs: lambda x: [x + 2])(torch.ones(3))
+    assert found.verdict.kind == "wrong_numbers", found.summary
+    assert found.at is not None and any("dynamo alone raises" in note for note in found.at.notes)
 
 
 def test_a_value_that_eager_lacks_in_some_runs_is_no_failure() -> None:
@@ -456,7 +491,7 @@ def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(al
         return Left({"gradient of w": values + noise})
 
     shadow = SimpleNamespace(until=math.inf)
-    stub: Any = SimpleNamespace(poisoned={}, shadow=shadow, _left_by=left)
+    stub: Any = SimpleNamespace(poisoned={}, spoilt=False, shadow=shadow, _left_by=left)
     row = CallRung("inductor", fails("wrong_numbers", "inductor", ""), "backward", "gradient of w", error=0.009)
     eager = Left({"gradient of w": values})
     assert Beside._unlike(stub, row, eager, eager) is not None  # pyright: ignore[reportPrivateUsage]

@@ -204,6 +204,14 @@ def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, ser
     assert verdict.next == [f"graphdbg ls {limited.path} --why"]
 
 
+def test_a_process_that_ended_at_the_recompile_limit_has_that_symptom(limited, monkeypatch):
+    found = []
+    for error in ("FailOnRecompileLimitHit: Hard failure due to fullgraph=True", "KeyError: 3"):
+        monkeypatch.setattr(limited.processes[0], "uncaught", error)
+        found.append(noticed(limited).symptom)
+    assert found == ["recompiles", "crash"]
+
+
 def test_a_nan_of_eagers_own_is_named_where_it_was_asked_for(negative, server):
     assert noticed(negative).symptom == "wrong"
     verdict = _triage(negative, "nan", server).verdict
