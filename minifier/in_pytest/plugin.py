@@ -158,9 +158,9 @@ def _ring() -> Any:
 
 
 def _compiled() -> int:
-    """How often Dynamo was asked to compile in this process."""
+    """How often Dynamo began to compile in this process."""
     if "torch" not in sys.modules:
         return 0
-    from ...toolkit.live.torch_state import counter
+    from ...toolkit.live.torch_state import compiles
 
-    return counter("frames", "total")
+    return compiles()

@@ -63,6 +63,12 @@ def counter(group: str, name: str) -> int:
     return int(counters[group][name]) if counters is not None and group in counters else 0
 
 
+def compiles() -> int:
+    """How often Dynamo has begun to compile a frame since it was reset. Its `counters` leave out fullgraph=True."""
+    begun = loaded("frame_compiles")
+    return sum(begun.values()) if begun is not None else 0
+
+
 class _Caches(threading.local):
     """The switches of this thread's caches before they were turned off, and whether they stay on."""
 

@@ -260,8 +260,8 @@ class Shadow:
         if self.recompiles and asked.number >= self.last and alone() and self.light < LIGHT * (began - self.began):
             start = asked.start()
         self.light += time.monotonic() - began
-        before = torch_state.counter("frames", "total")
-        again = lambda: torch_state.counter("frames", "total") != before  # noqa: E731
+        before = torch_state.compiles()
+        again = lambda: torch_state.compiles() != before  # noqa: E731
         if start is not None:
             return self._own_first(asked, start, again)
         result = asked.made()
@@ -275,9 +275,9 @@ class Shadow:
         shadowed: list[Beside] = []
         self.guarded(lambda: shadowed.extend(self._compare(asked, start, None)))
         start = None  # its copies can be large
-        before = torch_state.counter("frames", "total")
+        before = torch_state.compiles()
         result = asked.made()
-        compiled = torch_state.counter("frames", "total") != before
+        compiled = torch_state.compiles() != before
         for beside in shadowed:
             self.guarded(lambda beside=beside: beside.own(beside.now(result), compiled=compiled))
             self.guarded(lambda beside=beside: beside.write_repro({}))

@@ -136,6 +136,8 @@ NAMES = Names((
     # What is looked at while a program is recorded. Nothing of it is imported for that.
     Row("torch._guards", "CompileContext TracingContext", "record", "graphs are not told apart by compile ids"),
     Row("torch._dynamo.utils", "counters", "record", "graphs from a cache are not told as such"),
+    Row("torch._dynamo.convert_frame", "frame_compiles=FRAME_COMPILE_COUNTER", "record",
+        "calls and tests that compile are not known as such"),
     Row("torch._functorch.aot_autograd", "SerializableAOTDispatchCompiler", "record",
         "graphs are not cached while recorded"),
     Row("torch.fx._lazy_graph_module", "LazyGraphModule=_LazyGraphModule", "record",

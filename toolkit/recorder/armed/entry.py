@@ -90,8 +90,9 @@ class Armed(Session):
                 graph.newest = None
 
     def has_called(self) -> bool:
-        """Whether anything compiled was called since it forgot last."""
-        return self.calls is not None and any(graph.newest is not None for graph in self.calls.kept)
+        """Whether anything compiled was called, or could not be compiled, since it forgot last."""
+        called = self.calls is not None and any(graph.newest is not None for graph in self.calls.kept)
+        return called or bool(self.unfit - self.saved)
 
     def uncaught(self, error: BaseException) -> None:
         """Records the exception that ends the program."""
