@@ -471,3 +471,36 @@ def test_what_triton_compiles_at_a_first_launch_is_no_effect_of_the_call(tmp_pat
             own_write(tmp_path)
         with pytest.raises(Outside, match="starts a process"):
             own_build()
+
+
+def test_a_call_that_the_program_captures_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(4, 4)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(model, backend="eager")
+        step(torch.ones(2, 4))
+        with monkeypatch.context() as captured:
+            captured.setattr(shadowing.torch_state, "is_capturing", lambda: True)
+            step(torch.ones(2, 4)), step(torch.ones(3, 4))
+    assert found.verdict.verdict == "ok" and len(found.calls) == 1, found.summary
+    [note] = found.notes
+    assert note.startswith("calls made while the program captures a CUDA graph were not judged")
+
+
+def test_a_step_counter_may_be_written_or_be_another(tmp_path: Path) -> None:
+    state, weight = {"step": torch.zeros(())}, torch.ones(3)
+
+    def step() -> None:
+        state["step"].add_(1)
+        weight.sub_(1)
+
+    def moved(*_: Any) -> Any:
+        def run(*_: Any) -> Any:
+            weight.sub_(1)
+            state["step"] = state["step"] + 1
+            return ()
+
+        return run
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend=moved)()
+    assert found.verdict.verdict == "ok" and state["step"] == 1, found.summary
