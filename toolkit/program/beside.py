@@ -287,7 +287,7 @@ class Beside:
         elif loose:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
-                reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
+                reason = comparing.unrepeated(first.value, first.error, again.values)
                 reason += _UNWRITTEN if self.poisoned.get(first.part) else self._why_unsteady(first.part)
                 first.verdict = Verdict("nondeterministic", reason=reason)
 

@@ -119,6 +119,16 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
     return {name: distance for name, distance in far.items() if distance > 0.0}
 
 
+def unrepeated(name: str, far: float, again: Values) -> str:
+    """What eager does not repeat, in words; `far` as of `unsteady`."""
+    shown = name.removesuffix(", written")
+    if not math.isinf(far):
+        return f"eager's {shown} differs by {far:.2g} from run to run"
+    if name in again:
+        return f"eager's {shown} has another form from run to run"
+    return f"eager {'leaves' if shown == name else 'changes'} {shown} in one of two runs alone"
+
+
 def differences(eager: Values, got: Values) -> dict[str, float]:
     """How far each float value is from eager's."""
     return {name: apart(value, got.get(name)) for name, value in eager.items() if is_float(value)}

@@ -23,7 +23,7 @@ import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.aside import Outside, no_side_effects
-from graphdbg.toolkit.program.comparing import Left, apart, judged, kept
+from graphdbg.toolkit.program.comparing import Left, apart, judged, kept, unrepeated, unsteady
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
@@ -504,3 +504,17 @@ def test_a_step_counter_may_be_written_or_be_another(tmp_path: Path) -> None:
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(step, backend=moved)()
     assert found.verdict.verdict == "ok" and state["step"] == 1, found.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "again", "words"),
+    [
+        ("x, written", {}, "eager changes x in one of two runs alone"),
+        ("result[1]", {}, "eager leaves result[1] in one of two runs alone"),
+        ("result", {"result": torch.ones(2)}, "eager's result has another form from run to run"),
+        ("x, written", {"x, written": torch.ones(3)}, "eager's x differs by 1 from run to run"),
+    ],
+)
+def test_what_eager_does_not_repeat_is_told(name: str, again: dict[str, Any], words: str) -> None:
+    eager = {name: torch.zeros(3)}
+    assert unrepeated(name, unsteady(eager, again)[name], again) == words
