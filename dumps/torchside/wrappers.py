@@ -54,7 +54,7 @@ def whole(value: Any) -> Any:
             return value
         many = value.numel() > MOST_DENSE
         return value.to_dense() if not many else (value.coalesce() if value.is_sparse else value).values()
-    held = [whole(part.detach()) for part in parts(value).values()]
+    held = [whole(part.detach()).to(value.device) for part in parts(value).values()]  # they may lie on several
     if len({(part.shape, part.dtype) for part in held}) == 1:
         return torch.stack(held)
     flat = [part.reshape(-1) for part in held]  # float8 promotes to nothing

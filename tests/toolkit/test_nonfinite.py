@@ -19,6 +19,12 @@ def row(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.tensor(values, dtype=dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu])
+def test_numbers_of_8_bits_are_asked_too(dtype: torch.dtype) -> None:
+    narrow = [row(1.0, 2.0).to(dtype), row(1.0, NAN).to(dtype)]
+    assert [compare([row(1.0, 2.0).double()], narrow[:1], [got]) is None for got in narrow] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("eager", "got", "detail"),
     [

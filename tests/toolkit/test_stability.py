@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.judging import comparing
 from graphdbg.toolkit.judging.baseline import reference
-from graphdbg.toolkit.judging.comparing import noise
+from graphdbg.toolkit.judging.comparing import TF32, eps_of_nodes, noise
 from graphdbg.toolkit.judging.judge import judge
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.eager import run_graph
@@ -93,3 +95,32 @@ def test_of_a_result_that_eager_leaves_uninitialised_the_values_are_not_compared
     outcome = judge(Live(fx.GraphModule({}, graph), [], ReplaySpec("inference")), "nop")
     assert outcome.text == "ok"
     assert any("is uninitialised" in note for note in outcome.notes)
+
+
+def cut(tensor):
+    """As Triton's kernels hand it to the GPU's TF32 units."""
+    return (tensor.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+def scale(x, weight):
+    return ((x @ weight).var(1).rsqrt(),)
+
+
+def test_products_that_are_cut_to_tf32_may_all_move_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(16, 512), torch.randn(512, 256)
+    eager, got = scale(x, weight), scale(cut(x), cut(weight))
+    for width in (torch.finfo(torch.float32).eps, TF32):
+        monkeypatch.setattr(comparing, "eps_of_nodes", lambda *_, width=width: {"mm": (width,)})
+        truth, found = counted(scale, x, weight)
+        told = compare(truth, list(eager), list(got), noise=found.__getitem__, rounding=(0,))
+        assert told is not None and (told.detail == "rounding") == (width == TF32)
+
+
+@pytest.mark.gpu
+def test_what_a_gpu_multiplies_in_tf32_is_moved_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = torch.randn(16, 512, device="cuda"), torch.randn(512, 256, device="cuda")
+    gm = make_fx(scale)(*inputs)
+    found = [eps_of_nodes(gm, inputs)["mm"]]
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert [*found, eps_of_nodes(gm, inputs)["mm"]] == [(torch.finfo(torch.float32).eps,), (TF32,)]

@@ -331,6 +331,14 @@ EXACT = frozenset({
 """Ops whose float results are elements of their arguments (or whole numbers): exact in every dtype."""
 
 
+TF32 = 2.0**-9
+"""What cutting two float32 to TF32 may move their product by, relative to its size. A kernel of Triton's cuts them off,
+which moves all products one way; cuBLAS rounds."""
+MULTIPLIES = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "einsum", "scaled_dot_product_attention")
+_ATTENTION = "_scaled_dot_product_efficient_attention"
+MULTIPLIES = (*MULTIPLIES, _ATTENTION, f"{_ATTENTION}_backward")
+
+
 def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[Noise]:
     """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded
     numbers may differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong
@@ -370,7 +378,9 @@ def _furthest(so_far: torch.Tensor | None, truth: Any, perturbed: Any) -> torch.
 
 
 def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
-    """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view)."""
+    """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view); TF32 for
+    what a GPU may multiply in it."""
+    coarse = torch.get_float32_matmul_precision() != "highest"
     eps: dict[str, tuple[float, ...]] = {}
     storages: dict[str, set[int]] = {}
 
@@ -381,7 +391,8 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
         storages[node.name] = {tensor.untyped_storage().data_ptr() for tensor in strided}
         computes = node.op not in ("placeholder", "get_attr", "output") and not is_random(node)
         if computes and base_name(node) not in EXACT:
-            eps[node.name] = tuple(_eps(tensor, given) for tensor in tensors)
+            cut = coarse and base_name(node) in MULTIPLIES
+            eps[node.name] = tuple(_eps(tensor, given, cut) for tensor in tensors)
         return value
 
     attributes = Attributes(gm)
@@ -395,9 +406,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
     return eps
 
 
-def _eps(tensor: torch.Tensor, given: Collection[int]) -> float:
+def _eps(tensor: torch.Tensor, given: Collection[int], cut: bool) -> float:
     plain = tensor.is_floating_point() and is_float(tensor)
-    return torch.finfo(tensor.dtype).eps if plain and tensor.untyped_storage().data_ptr() not in given else 0.0
+    if not plain or tensor.untyped_storage().data_ptr() in given:
+        return 0.0
+    return TF32 if cut and tensor.is_cuda and tensor.dtype == torch.float32 else torch.finfo(tensor.dtype).eps
 
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
@@ -409,6 +422,8 @@ def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.
     for tensor, width in zip(tensors_in(value), eps, strict=False):
         if width and tensor.dtype == torch.float64:
             plain = tensor.data  # autograd must not take it for a change of a saved value
+            if width == TF32:
+                plain.mul_(1 + width * _units(plain.new_empty(()), generator))
             plain.add_(_rounding(plain, width, generator, terms(node)))
             if tensor.requires_grad:
                 broadcast = max(map(math.prod, shapes), default=1) // max(1, tensor.numel())

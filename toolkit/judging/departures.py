@@ -111,6 +111,7 @@ def _drop_explained(
             if name in seen:
                 look(name, value)
             width = torch.finfo(have.dtype).eps if have.is_floating_point() and is_float(have) else 0.0
+            width = max((width, *eps.get(name, ()))) if width else 0.0
             return perturbed(node, _standing_in(have, value).clone(), (width,), generator)
 
         def look(name: str, other: torch.Tensor) -> None:

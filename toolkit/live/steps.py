@@ -49,21 +49,25 @@ class _Steps:
 _steps = _Steps()
 
 
+class _Hook(str):
+    """A text that can be called: torch 2.11 writes the setting that names it into a log, as JSON, with each compile."""
+
+    def __call__(self, *_: Any) -> None:
+        if sys.modules["torch"].compiler.is_compiling():
+            _steps.marked += 1
+        else:
+            _steps.stepped()
+
+
 def watch(function: Callable[[], None] | None = None) -> None:
     """Counts steps from now on; `function` is called after each step until `forget`. Imports torch's compiler."""
     if function is not None and function not in _steps.called:
         _steps.called.append(function)
     if _steps.handle is None:
-        import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        def stepped(*_: Any) -> None:
-            if torch.compiler.is_compiling():
-                _steps.marked += 1
-            else:
-                _steps.stepped()
-
-        passed_over(stepped)
+        passed_over(_Hook.__call__)
+        stepped = _Hook("graphdbg counts the steps")
         _steps.hook, _steps.handle = stepped, register_optimizer_step_post_hook(stepped)
         if (config := _config()) is not None:
             config.ignore_logging_functions = {*config.ignore_logging_functions, stepped}

@@ -97,8 +97,7 @@ def _ordered(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_nan(tensor: torch.Tensor) -> torch.Tensor:
-    plain = tensor.detach().to("cpu")
-    return torch.isnan(plain if plain.element_size() > 1 else plain.to(torch.float32))
+    return torch.isnan(testable(tensor.detach().to("cpu")))
 
 
 def _finite(got: torch.Tensor, truth: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -119,6 +118,11 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in float64 or complex128, on the CPU."""
     plain = tensor.detach().to("cpu")
     return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
+
+
+def testable(values: torch.Tensor) -> torch.Tensor:
+    """The values in a dtype that torch can ask for NaN and infinities: it cannot ask all dtypes of 8 bits."""
+    return values.float() if values.element_size() == 1 else values
 
 
 def rms(values: torch.Tensor) -> torch.Tensor:
@@ -184,9 +188,10 @@ def not_finite(
     """
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
         return None
-    finite, elements = torch.isfinite(want), counted(have.numel(), "element")
+    wanted, seen = map(testable, (want, have))
+    finite, elements = torch.isfinite(wanted), counted(have.numel(), "element")
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
-        affected = test(have) & finite
+        affected = test(seen) & finite
         count, edge = int(affected.sum()), 0
         if count and name == "inf":
             edge = int((affected & _overflows(truth, want, noise(index).apart)).sum())
@@ -199,7 +204,7 @@ def not_finite(
             return Difference("accuracy", index, ROUNDING, edge / have.numel(), text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
-    wanted, got = classes(want), classes(have)
+    wanted, got = classes(wanted), classes(seen)
     other = (wanted != 0) & (got != wanted) & (classes(truth).to(want.device) == wanted)
     count = int(other.sum())
     explained = bool(count) and count <= noise(index).flips

@@ -192,7 +192,8 @@ def replicas_alone() -> Iterator[None]:
         if not replica.device_ids:
             return inputs, kwargs
         place = torch.device(replica.device_type, replica.device_ids[0])
-        move = lambda value: value.to(place) if isinstance(value, torch.Tensor) else value  # noqa: E731
+        elsewhere = lambda value: isinstance(value, torch.Tensor) and value.device != place  # noqa: E731
+        move = lambda value: value.to(place) if elsewhere(value) else value  # noqa: E731 - Dynamo may make a graph of it
         return t.tree_map(move, (inputs, kwargs))
 
     with t.swapped("ddp_before", before), t.swapped("ddp_after", lambda replica, result: result):

@@ -52,7 +52,7 @@ from .comparing import Left, Overflowing, Rounding
 from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
 from .records import DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
-from .start import ABSENT, Start, leaves_of
+from .start import ABSENT, Start, counts, leaves_of
 
 if TYPE_CHECKING:
     from .shadowing import CompiledFunction, Shadow
@@ -302,7 +302,7 @@ class Beside:
         elif loose:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
-                reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
+                reason = comparing.unrepeated(first.value, first.error, again.values)
                 reason += _UNWRITTEN if self.poisoned.get(first.part) else self._why_unsteady(first.part)
                 first.verdict = Verdict("nondeterministic", reason=reason)
 
@@ -502,7 +502,8 @@ class Beside:
         tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
         values |= {f"{name}{comparing.REQUIRES}": True for name, tensor in tensors if tensor.requires_grad}
         written, gradients = self.start.written()
-        values.update({f"{name}, written": comparing.kept(tensor) for name, tensor in written})
+        in_place = [(name, tensor) for name, tensor in written if not counts(name, tensor)]
+        values.update({f"{name}, written": comparing.kept(tensor) for name, tensor in in_place})
         given = {id(value): value for value in t.tree_leaves((args, kwargs))} if own else {}
         for key, copy in self.copies.items():
             copy = given.get(key, copy)
@@ -511,7 +512,10 @@ class Beside:
         self.touched |= {id(tensor) for _, tensor in written}
         changed = self.start.changed()
         self.touched |= {box.owner[1] if box.kind == "global" else id(box.owner) for box, _, _ in changed}
-        values.update({name: "nothing" if after is ABSENT else comparing.kept(after) for _, name, after in changed})
+        parts = {name: after for _, name, after in changed}
+        counted = {name: value.cpu() for name, value in [*written, *parts.items()] if counts(name, value)}
+        parts = {name: after for name, after in parts.items() if name not in counted} | dict(sorted(counted.items()))
+        values.update({name: "nothing" if after is ABSENT else comparing.kept(after) for name, after in parts.items()})
         self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
         return values
 

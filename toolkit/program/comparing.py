@@ -25,7 +25,7 @@ import torch
 from ...dumps.torchside import wrappers
 from ...dumps.wording import without_excerpt
 from .. import torch_private as t
-from ..judging.comparing import ALLOWANCE, EXACT, SUMS
+from ..judging.comparing import ALLOWANCE, EXACT, MULTIPLIES, SUMS, TF32
 from ..judging.missing import missing
 from ..live.execution import same_bits
 from ..numerics.comparison import compare
@@ -117,6 +117,16 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
     other = [name for name, value in eager.items() if name not in again or not _formed(value, again[name])]
     far |= dict.fromkeys(other, math.inf)
     return {name: distance for name, distance in far.items() if distance > 0.0}
+
+
+def unrepeated(name: str, far: float, again: Values) -> str:
+    """What eager does not repeat, in words; `far` as of `unsteady`."""
+    shown = name.removesuffix(", written")
+    if not math.isinf(far):
+        return f"eager's {shown} differs by {far:.2g} from run to run"
+    if name in again:
+        return f"eager's {shown} has another form from run to run"
+    return f"eager {'leaves' if shown == name else 'changes'} {shown} in one of two runs alone"
 
 
 def differences(eager: Values, got: Values) -> dict[str, float]:
@@ -315,19 +325,13 @@ def user_line(error: BaseException | None) -> str:
     return f"{Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""
 
 
-TF32 = 2.0**-10
-"""What rounds float32 to TF32 may move a number by, relative to its size."""
-_MULTIPLIES = ("mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_dot_product_efficient_attention")
-_MULTIPLIES = (*_MULTIPLIES, "_scaled_dot_product_efficient_attention_backward")
-
-
 class Rounding(EagerMode):
     """Moves every fresh float result of an operation in place, by as much as rounding could: a GPU rounds what it
     multiplies in float32 to TF32 where the program lets it (`products`)."""
 
     def __init__(self, seed: int, products: bool = False) -> None:
         super().__init__()
-        self._coarse = _MULTIPLIES if products else ()
+        self._coarse = MULTIPLIES if products else ()
         drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
@@ -363,7 +367,8 @@ class Rounding(EagerMode):
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
             each = sums + (coarse * size if math.isfinite(size) else 0.0)
-            by = known.abs_().mul_(eps).add_(each).mul_(self._uniform(exact))
+            by = known.abs().mul_(eps).add_(each).mul_(self._uniform(exact))
+            by.add_(known, alpha=coarse * float(self._units[self._drawn(_UNITS)]) if coarse else 0.0)
             by.add_(sums * float(self._units[self._drawn(_UNITS)]))
             tensor.data.copy_(exact + (by.masked_fill_(exact == exact.round(), 0.0) if given else by))
 

@@ -296,7 +296,8 @@ def whole(value):
     if not hasattr(value, "__tensor_flatten__"):
         return value if value.layout == torch.strided else value.to_dense()
     parts = [whole(getattr(value, name)).detach().reshape(-1) for name in value.__tensor_flatten__()[0]]
-    return torch.cat([part.to(torch.complex128 if part.is_complex() else torch.float64) for part in parts])
+    wide = [part.to(value.device, torch.complex128 if part.is_complex() else torch.float64) for part in parts]
+    return torch.cat(wide)
 
 
 def left(function, run, args, kwargs, state, given):

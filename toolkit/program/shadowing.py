@@ -51,6 +51,8 @@ LIGHT = 0.1
 TURN_S = 60.0
 """For so long a call waits until that of another thread is over; then it is not looked at."""
 
+CAPTURED = "calls made while the program captures a CUDA graph were not judged: nothing can run beside them"
+
 
 class CompiledFunction(Rungs):
     """One function or module that was given to torch.compile. `compiled`: what that made of it."""
@@ -238,6 +240,10 @@ class Shadow:
 
     def _call(self, function: CompiledFunction, args: Any, kwargs: Any) -> Any:
         if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
+            return function.compiled(*args, **kwargs)
+        if torch_state.is_capturing():
+            if CAPTURED not in self.notes:
+                self.notes.append(CAPTURED)
             return function.compiled(*args, **kwargs)
         with self.inside(), self.turn() as ours:
             if ours and torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts

@@ -228,8 +228,10 @@ def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
     return torch.equal(now, before)
 
 
-_COUNTED = ("['step']", "['mu_product']")
-"""What an optimizer counts its steps by: on a GPU where Dynamo set `capturable`, also where the call is the first."""
+def counts(name: str, value: Any) -> bool:
+    """Whether a value is what an optimizer counts its steps by. Dynamo moves it to the GPU that its parameters are on:
+    what eager writes in place is then another tensor."""
+    return name.endswith(("['step']", "['mu_product']")) and isinstance(value, torch.Tensor) and not value.dim()
 
 
 def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:
@@ -240,9 +242,6 @@ def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:
     parts |= {name: ABSENT for name in before if name not in after}
     if box.kind == "dict" and "params" in kept:
         parts.pop("['capturable']", None)  # Dynamo sets it in an optimizer on a GPU, which then counts its steps there
-    for name, part in parts.items():
-        if name.endswith(_COUNTED) and isinstance(part, torch.Tensor) and not part.dim():
-            parts[name] = part.cpu()
     dotted = box.kind in ("attributes", "class", "slots")
     named = {re.sub(r"^\['(\w+)'\]", r".\1", name) if dotted else name: part for name, part in parts.items()}
     return [((box.name or "self") + name, part) for name, part in named.items()]

@@ -35,7 +35,7 @@ from ..live.entries import compiling, joint_passes, mode_of, partition, shared_f
 from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names, tensors_in
 from ..live.spec import FULL_STAGES, in_force, settings
 from ..numerics.comparison import compare
-from ..numerics.measures import Difference, Noise, is_float, output_grains, output_lengths
+from ..numerics.measures import Difference, Noise, is_float, output_grains, output_lengths, testable
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..rungs.inductor import CUSTOM_PASSES
 from ..verdicts.verdict import KINDS
@@ -316,7 +316,7 @@ def _widened(value: Any) -> Any:
 
 
 def _not_finite(value: Any) -> bool:
-    return is_float(value) and not bool(torch.isfinite(value).all())
+    return is_float(value) and not bool(torch.isfinite(testable(value)).all())
 
 
 @contextmanager

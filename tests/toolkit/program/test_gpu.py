@@ -94,3 +94,44 @@ def test_the_first_step_of_a_compiled_optimizer_counts_where_dynamo_lets_it(tmp_
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(lambda: optimizer.step())()
     assert found.verdict.verdict in ("ok", "rounding"), found.summary
+
+
+def test_a_step_counter_that_dynamo_moves_to_the_gpu_departs_from_nothing(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    weight = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.Adagrad([weight], 1e-2)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(lambda: optimizer.step())
+        for _ in range(2):
+            step()
+    assert found.verdict.verdict in ("ok", "rounding"), found.summary
+    assert optimizer.state[weight]["step"].item() == 2
+
+
+def test_a_replica_of_which_dynamo_makes_no_graph_is_so_told(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).cuda()  # torch does not compile its own
+        replica = torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])
+        with graphdbg.shadow(tmp_path / "found") as found:
+            torch.compile(replica, backend="aot_eager")(torch.ones(2, 4, device="cuda")).sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert [note for note in found.calls[0].notes if note.startswith("Dynamo makes no graph")], found.calls[0].notes
+
+
+def test_a_call_that_the_program_captures_runs_alone(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    model, x, graph = torch.nn.Linear(8, 8).cuda(), torch.ones(4, 8, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.no_grad(), graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(model)
+        step(x)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            y = step(x)
+        x.fill_(2)
+        graph.replay()
+    assert torch.allclose(y, model(x)) and found.verdict.verdict == "ok", found.summary
+    assert len(found.calls) == 1 and [note for note in found.notes if "captures a CUDA graph" in note]

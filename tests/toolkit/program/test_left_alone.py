@@ -23,7 +23,7 @@ import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.aside import Outside, no_side_effects
-from graphdbg.toolkit.program.comparing import Left, apart, judged, kept
+from graphdbg.toolkit.program.comparing import Left, apart, judged, kept, unrepeated, unsteady
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import Call, CallRung, Program
@@ -471,3 +471,50 @@ def test_what_triton_compiles_at_a_first_launch_is_no_effect_of_the_call(tmp_pat
             own_write(tmp_path)
         with pytest.raises(Outside, match="starts a process"):
             own_build()
+
+
+def test_a_call_that_the_program_captures_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(4, 4)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(model, backend="eager")
+        step(torch.ones(2, 4))
+        with monkeypatch.context() as captured:
+            captured.setattr(shadowing.torch_state, "is_capturing", lambda: True)
+            step(torch.ones(2, 4)), step(torch.ones(3, 4))
+    assert found.verdict.verdict == "ok" and len(found.calls) == 1, found.summary
+    [note] = found.notes
+    assert note.startswith("calls made while the program captures a CUDA graph were not judged")
+
+
+def test_a_step_counter_may_be_written_or_be_another(tmp_path: Path) -> None:
+    state, weight = {"step": torch.zeros(())}, torch.ones(3)
+
+    def step() -> None:
+        state["step"].add_(1)
+        weight.sub_(1)
+
+    def moved(*_: Any) -> Any:
+        def run(*_: Any) -> Any:
+            weight.sub_(1)
+            state["step"] = state["step"] + 1
+            return ()
+
+        return run
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend=moved)()
+    assert found.verdict.verdict == "ok" and state["step"] == 1, found.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "again", "words"),
+    [
+        ("x, written", {}, "eager changes x in one of two runs alone"),
+        ("result[1]", {}, "eager leaves result[1] in one of two runs alone"),
+        ("result", {"result": torch.ones(2)}, "eager's result has another form from run to run"),
+        ("x, written", {"x, written": torch.ones(3)}, "eager's x differs by 1 from run to run"),
+    ],
+)
+def test_what_eager_does_not_repeat_is_told(name: str, again: dict[str, Any], words: str) -> None:
+    eager = {name: torch.zeros(3)}
+    assert unrepeated(name, unsteady(eager, again)[name], again) == words

@@ -25,6 +25,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils import parametrizations
 
 import graphdbg
+from graphdbg.dumps.torchside import wrappers
 from graphdbg.toolkit.program.comparing import Rounding, kept
 from graphdbg.toolkit.program.concluding import shown
 from graphdbg.toolkit.program.reach import reach
@@ -448,6 +449,11 @@ def test_a_tensor_that_holds_others_is_written_by_its_parts() -> None:
     exec(PROGRAM[PROGRAM.index("def whole") : PROGRAM.index("def left(")].format(), space)
     assert all(space["whole"](made[name]).equal(space["whole"](value[name])) for name in value)
     assert kept(made["eight"]).equal(kept(value["eight"])) and kept(value["eight"]).numel() == 31
+    jagged._get_max_seqlen()  # torch keeps it on the CPU, wherever the numbers are
+    held = {name: part.to("meta") if part.numel() else part for name, part in wrappers.parts(jagged).items()}
+    elsewhere = wrappers.like(jagged, held)
+    assert len({part.device for part in held.values()}) == 2
+    assert all(whole(elsewhere).is_meta for whole in (wrappers.whole, space["whole"]))
 
 
 def test_a_zero_without_memory_is_not_moved_by_rounding() -> None:

@@ -139,6 +139,7 @@ def test_a_step_that_is_compiled_holds_nothing_of_ours(tmp_path: Path) -> None:
         step = torch.compile(lambda: optimizer.step(), backend=backend, fullgraph=True)
         for _ in range(2):
             step()
+        json.dumps(sorted(torch._dynamo.config.ignore_logging_functions))  # as torch 2.11 logs it with each compile
         optimizer.step()
         assert not session.waiting.now and steps.count() == 3
         step()
