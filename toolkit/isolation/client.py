@@ -61,10 +61,12 @@ FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK"
 """A process that forks must have no worker processes of Inductor's and no CUDA."""
 
 
-def program_environment(cache_dir: Path, tmp: Path, path: Sequence[str] = ()) -> dict[str, str]:
+def program_environment(
+    cache_dir: Path, tmp: Path, path: Sequence[str] = (), user: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The variables for a program of its own, with private caches. `path`: folders where it finds modules beside
-    torch."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    torch. `user`: the variables besides; those in KEPT where none are given."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ} if user is None else dict(user)
     if path:
         kept["PYTHONPATH"] = os.pathsep.join([*filter(None, [kept.get("PYTHONPATH")]), *path])
     return kept | _private(cache_dir, tmp)

@@ -65,21 +65,21 @@ def run_command(
     path: Sequence[str] = (),
     bare: ForkServer | None = None,
     wall: Collection[str] | None = None,
-    beside: Mapping[str, str] | None = None,
+    user: Mapping[str, str] | None = None,
 ) -> Trial:
     """Runs any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
     `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
     folders where it finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare`
     server it begins there, with torch imported. `wall`: the mechanisms that shut it in (see `isolation.wall`), as
-    `bare` is. `beside`: variables beside those of the allow-list.
+    `bare` is. `user`: variables in place of those of the allow-list.
     """
     with owned("graphdbg-verify-") as scratch:
         cache, tmp, cwd, home = (scratch / name for name in ("cache", "tmp", "cwd", "home"))
         for folder in (cache, tmp, cwd, home):
             folder.mkdir()
         furnish(scratch, seed, safely=wall is not None)
-        environment, ran = {**(beside or {}), **program_environment(cache, tmp, path)}, None
+        environment, ran = program_environment(cache, tmp, path, user), None
         if wall is not None:
             environment |= {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase()}
         started = time.monotonic()

@@ -1,7 +1,8 @@
 """The conclusion from all calls of a program: one record, and the sentences, notes and tables about it. Imports no
 torch.
 
-Also: runs the program that was written for a call several times, in fresh processes of `python -I`. Imports no torch.
+Also: runs the program that was written for a call several times, in fresh processes that find what pip installed, in a
+folder of PYTHONPATH or for the user, too, and no module of the program's own. Imports no torch.
 
 Also: A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone
 does to them.
@@ -128,13 +129,16 @@ def verified(call: Call, python: str, until: float = math.inf) -> Repro:
 def shown(program: Path, python: str, until: float = math.inf) -> Repro:
     """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled. An interrupt
     ends them all, and the time does, `until`."""
-    began = time.monotonic()
-    stop, beside = threading.Event(), {name: os.environ[name] for name in os.environ if not name.startswith("GRAPHDBG")}
+    began, stop = time.monotonic(), threading.Event()
+    user = {name: os.environ[name] for name in os.environ if not name.startswith("GRAPHDBG")}
+    folders = user.get("PYTHONPATH", "").split(os.pathsep)
+    installed = [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
+    user |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(installed)}  # an empty one is none
 
     def run(*flags: str) -> Trial:
-        command = [python, "-I", str(program.absolute()), *flags]
+        command = [python, str(program.absolute()), *flags]
         limit_s = min(LIMIT_S, max(1.0, until - time.monotonic()))
-        return run_command(command, limit_s=limit_s, seed=known_seed(), stop=stop, beside=beside)
+        return run_command(command, limit_s=limit_s, seed=known_seed(), stop=stop, user=user)
 
     try:
         with ThreadPoolExecutor(2) as pool, ending(stop):

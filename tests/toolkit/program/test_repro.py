@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pathlib
 import re
 import runpy
@@ -710,6 +711,22 @@ def test_what_the_runs_of_a_repro_show(
     program.write_text(text)
     repro = shown(program, sys.executable)
     assert (repro.says, repro.rate) == (says, rate), repro.printed
+
+
+def test_a_repro_finds_what_pip_installed_by_pythonpath_and_no_module_of_the_programs_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.py").touch()
+    (tmp_path / "installed" / "library-1.dist-info").mkdir(parents=True)
+    (tmp_path / "installed" / "library.py").touch()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(tmp_path / name) for name in ("own", "installed")))
+    program = tmp_path / "repro.py"
+    program.write_text("import sys, library\nsys.exit('--without-fault' not in sys.argv)")
+    assert shown(program, sys.executable).says == "shows"
+    program.write_text("import sys, mine\nsys.exit('--without-fault' not in sys.argv)")
+    repro = shown(program, sys.executable)
+    assert repro.says == "passes" and "No module named 'mine'" in repro.printed
 
 
 def test_a_repro_that_does_not_end_in_the_time_is_no_proof(tmp_path: Path) -> None:
