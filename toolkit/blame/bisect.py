@@ -25,6 +25,7 @@ import msgspec
 
 from ...dumps import temporary
 from ...dumps.errors import GraphdbgError
+from ...dumps.journal import DECOMPOSITION
 from ...dumps.store import SavedGraph
 from ...dumps.wording import listed, size_text
 from ..isolation import Answer, ForkServer, opened
@@ -32,6 +33,7 @@ from ..live.rung import LADDER
 from ..replaying.replay import DEFAULT_LIMIT_S, How, outcome_of
 from ..rungs import known, warmth
 from ..verdicts.outcome import Outcome
+from ..verdicts.own_passes import registered_for
 from ..verdicts.signature import Signature, from_answer
 from ..verdicts.verdict import Verdict, Where, abandoned, cannot_tell, fails
 from ..verdicts.verdict_words import PROBES, headline
@@ -379,7 +381,12 @@ def _backend(asking: BisectQuestions) -> list[Culprit]:
     culprits = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
     behind = Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before Inductor sees it")
     asking.result.rows += [Subsystem("decomposition", len(applied), whole), behind]
-    return culprits or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
+    if culprits:
+        return culprits
+    kind, said = ("decomposed", words.DECOMPOSED) if whole == "other" else ("aot", words.AOT)
+    own = registered_for(asking.saved, DECOMPOSITION, [one.name for one in applied]) if whole == "other" else None
+    said += f"; {own.text} is the run's own" if own is not None else ""
+    return [Culprit(kind, "aot_eager_decomp_partition", "AOTAutograd", said, alone=False)]
 
 
 def _inductor(asking: BisectQuestions) -> None:

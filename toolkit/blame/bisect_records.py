@@ -95,9 +95,9 @@ class Workaround(msgspec.Struct):
 class Culprit(msgspec.Struct):
     """What is to blame.
 
-    `kind`: pass | pattern | lowering | decomposition | cudagraphs | setting | fusion. `applications` are those that
-    must be off together, most often one; `alone`: a probe with only them off was right; `detail`: where inside it, if
-    that is known.
+    `kind`: pass | pattern | lowering | decomposition | decomposed | aot | cudagraphs | setting | own_setting | fusion.
+    `applications` are those that must be off together, most often one; `alone`: a probe with only them off was right;
+    `detail`: where inside it, if that is known.
     """
 
     kind: str

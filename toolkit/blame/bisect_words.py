@@ -33,7 +33,17 @@ AOT = (
     " decomposition explains it"
 )
 
-_LAYERS: dict[str, Layer] = {"decomposition": "decomposition", "aot": "aot_autograd", "cudagraphs": "cudagraphs"}
+DECOMPOSED = (
+    "a decomposition, or AOTAutograd: the graph is wrong before Inductor sees it, and without any decomposition it"
+    " fails in another way, so which one is not known"
+)
+
+_LAYERS: dict[str, Layer] = {
+    "decomposition": "decomposition",
+    "decomposed": "decomposition",
+    "aot": "aot_autograd",
+    "cudagraphs": "cudagraphs",
+}
 """Kind of a finding -> the layer that it is in, where that is not Inductor."""
 
 
@@ -248,7 +258,7 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
 
 def _sentence(first: Culprit) -> str:
     inside = f"; inside it, {first.detail}" if first.detail else ""
-    if first.kind in ("setting", "own_setting", "fusion", "aot"):
+    if first.kind in ("setting", "own_setting", "fusion", "aot", "decomposed"):
         return f"{first.sentence[:1].upper()}{first.sentence[1:]}{inside}."
     right = ": with only that off the graph is right (verified)" if first.alone else ""
     return f"To blame is {first.sentence}{inside}{right}."
@@ -259,6 +269,7 @@ _MEANS = {
         "The decomposition computes something else than the operator: the decomposed graph fails without any compiler."
     ),
     "aot": "It fails without Inductor's passes and kernels.",
+    "decomposed": "It fails without Inductor's passes and kernels.",
     "fusion": "Each node's own kernel is right; the code that fuses several nodes into one kernel is not.",
     "own_setting": "The compiler is wrong with this setting of the program, and right with torch's default.",
     "setting": "No single pass or lowering explains the failure; what this setting changes in the compiler does.",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdbg.toolkit.blame.bisect import Search
+from graphdbg.toolkit.blame.bisect import Search, _backend
 from graphdbg.toolkit.blame.bisect_narrowing import last_needed, narrow, single
 from graphdbg.toolkit.blame.bisect_records import Application, Bisection, Culprit, Effect, Subsystem
 from graphdbg.toolkit.blame.bisect_words import _sentence, conclude, finding_text
@@ -97,6 +97,23 @@ def test_what_is_to_blame_is_said_in_a_whole_sentence(alone: bool, end: str) -> 
     said = finding_text("decomposition", off, off, alone)
     found = _sentence(Culprit("decomposition", "decomposition", "aten.celu.default", said, alone=alone))
     assert found == f"To blame is the decomposition of aten.celu.default{end}"
+
+
+@pytest.mark.parametrize(("without", "kind"), [("same", "aot"), ("other", "decomposed")])
+def test_aotautograd_is_blamed_alone_only_where_the_failure_stays_without_decompositions(
+    without: Effect, kind: str
+) -> None:
+    applied = [Application("decomposition", name="aten.celu.default")]
+    asking: Any = SimpleNamespace(
+        log=applied,
+        probe_rung=lambda rung: "same",
+        probe=lambda trial: without,
+        applications=lambda subsystem: applied,
+        result=SimpleNamespace(rows=[]),
+        saved=SimpleNamespace(run=None, stage="dynamo"),
+    )
+    (found,) = _backend(asking)
+    assert found.kind == kind and ("no decomposition explains it" in found.sentence) == (kind == "aot")
 
 
 def test_nothing_is_narrowed_where_nothing_was_applied() -> None:
