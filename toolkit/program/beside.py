@@ -165,7 +165,9 @@ class Beside:
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         if self.drawn and not t.inductor_config.fallback_random:
             self.call.notes.append(DRAWN)
-        self.call.notes += [FILTERED] if self.function.filtered else []
+        self.call.notes += [f"its guard_filter_fn{FILTERED}"] if self.function.filtered else []
+        if t.eval_frame_stance.skip_guard_eval_unsafe:
+            self.call.notes.append(f"the stance skip_guard_eval_unsafe{FILTERED}")
         outside = self.outside
         self._judge("", eager)
         if not self.function.graphs and not self.raised:

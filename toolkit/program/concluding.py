@@ -485,7 +485,8 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         further = [check]
     if call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_UNSTEADY if own and call.first else _STALE}"
-        reason += ", maybe one that guard_filter_fn leaves out: try without it" if FILTERED in call.notes else ""
+        by = [note.removesuffix(FILTERED).rpartition(" ")[2] for note in call.notes if note.endswith(FILTERED)]
+        reason += f", maybe one that {' or '.join(by)} leaves out: try without it" if by else ""
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
         reason += f"; the fault is in {MEANS[row.rung]}" + (

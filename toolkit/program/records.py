@@ -37,8 +37,8 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 
 DRAWN = "draws random numbers"
 REPLICA = "DistributedDataParallel runs as its module alone"
-FILTERED = "its guard_filter_fn leaves guards out; what runs beside it keeps them all"
-"""The notes on such calls."""
+FILTERED = " leaves guards out; what runs beside it keeps them all"
+"""The notes on such calls; of the last, behind what leaves them out."""
 
 
 LOST = "after which its process can run nothing on the device"

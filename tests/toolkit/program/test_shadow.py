@@ -49,6 +49,18 @@ def test_a_guard_that_the_program_leaves_out_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_stance_that_leaves_guards_out_is_named(tmp_path: Path) -> None:
+    model = torch.nn.Dropout(1.0).eval()
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(lambda x: model(x), backend="eager")
+        step(torch.ones(3))
+        with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+            model.train()
+            step(torch.ones(3))
+    assert found.verdict.failed and found.at is not None and found.at.number == 1
+    assert found.verdict.reason.endswith("maybe one that skip_guard_eval_unsafe leaves out: try without it")
+
+
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_a_call_that_recompiles_is_looked_at(fullgraph: bool, tmp_path: Path) -> None:
     torch._dynamo.reset()  # the code of the lambda is the same in both
