@@ -33,6 +33,7 @@ from ..live import torch_state
 from ..live.eager import clone_inputs
 from ..live.execution import settle
 from ..live.spec import modes
+from ..numerics.comparison import significant_strides
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import comparing
@@ -243,6 +244,8 @@ class Beside:
             if got.error is None and got.text != eager.text and part == "":
                 note(f"{rung} prints other text than eager")
             failed += [row] if row.verdict.failed else []
+            if not failed and (moved := got.restrided(eager)) and moved not in "".join(self.call.notes):
+                note(f"from {rung} on {moved}")
             if self.shadow.go_on and rung == self.function.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
         if failed and (rung := failed[0].rung) == self.function.names[0] and not (self.as_compiled or self.spoilt):
@@ -467,7 +470,9 @@ class Beside:
             outputs += [output for _, output in named if isinstance(output, torch.Tensor) and output.requires_grad]
         values = {} if outputs is not None else self._left(named, args, kwargs)
         text = heard.getvalue() if rung != "eager" or error is None else ""
-        return Left(values, error, text, seconds), leaves
+        plain = {name: value for name, value in named if type(value) is torch.Tensor and value.layout == torch.strided}
+        strides = {name: significant_strides(tensor) for name, tensor in plain.items()}
+        return Left(values, error, text, seconds, strides), leaves
 
     def _rounding(self, seed: int) -> Rounding:
         on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()

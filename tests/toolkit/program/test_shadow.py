@@ -71,6 +71,17 @@ def test_a_call_that_recompiles_is_looked_at(fullgraph: bool, tmp_path: Path) ->
     assert [call.number for call in found.calls] == [0, 1, 2, 4], found.summary
 
 
+def test_a_result_that_lies_in_memory_otherwise_than_eagers_is_told(tmp_path: Path) -> None:
+    def contiguous(gm: torch.fx.GraphModule, _: Any) -> Any:
+        return lambda *args: tuple(value.contiguous() for value in gm(*args))
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: x.t() * 2, backend=contiguous)(torch.randn(3, 4))
+    assert found.verdict.verdict == "ok" and [call.notes for call in found.calls] == [
+        ["from contiguous on result has the strides (3, 1), eager's has (1, 4)"]
+    ]
+
+
 def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_path: Path) -> None:
     model = torch.nn.Linear(4, 4)
     given = [torch.randn(3, 4) for _ in range(4)]
