@@ -167,7 +167,7 @@ class Beside:
         if self.drawn and not t.inductor_config.fallback_random:
             self.call.notes.append(DRAWN)
         self.call.notes += [f"its guard_filter_fn{FILTERED}"] if self.function.filtered else []
-        if t.eval_frame_stance.skip_guard_eval_unsafe:
+        if getattr(t.optional("eval_frame_stance"), "skip_guard_eval_unsafe", False):
             self.call.notes.append(f"the stance skip_guard_eval_unsafe{FILTERED}")
         outside = self.outside
         self._judge("", eager)
