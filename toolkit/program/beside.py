@@ -471,7 +471,7 @@ class Beside:
         values = {} if outputs is not None else self._left(named, args, kwargs)
         text = heard.getvalue() if rung != "eager" or error is None else ""
         plain = {name: value for name, value in named if type(value) is torch.Tensor and value.layout == torch.strided}
-        strides = {name: significant_strides(tensor) for name, tensor in plain.items()}
+        strides = {name: (significant_strides(tensor), tensor.stride()) for name, tensor in plain.items()}
         return Left(values, error, text, seconds, strides), leaves
 
     def _rounding(self, seed: int) -> Rounding:

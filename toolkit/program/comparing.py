@@ -58,19 +58,20 @@ its size."""
 
 class Left(NamedTuple):
     """What one run left: values by name, in order; the exception that it raised; what it printed; the seconds it
-    took; the strides of its results, of dimensions longer than one."""
+    took; the strides of its results, those that matter (of dimensions longer than one) first."""
 
     values: Values
     error: BaseException | None = None
     text: str = ""
     seconds: float = 0.0
-    strides: dict[str, tuple[int, ...]] = {}
+    strides: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def restrided(self, eager: Left) -> str:
         """A sentence on the first result that lies in memory otherwise than eager's; "" where none does."""
-        for name, have in self.strides.items():
-            if have != (want := eager.strides.get(name, have)):
-                return f"{name} has the strides {have}, eager's has {want}"
+        for name, (matter, have) in self.strides.items():
+            matters, want = eager.strides.get(name, (matter, have))
+            if matter != matters:
+                return f"the strides of {name} are {have}, eager's are {want}"
         return ""
 
 

@@ -76,9 +76,9 @@ def test_a_result_that_lies_in_memory_otherwise_than_eagers_is_told(tmp_path: Pa
         return lambda *args: tuple(value.contiguous() for value in gm(*args))
 
     with graphdbg.shadow(tmp_path / "found") as found:
-        torch.compile(lambda x: x.t() * 2, backend=contiguous)(torch.randn(3, 4))
+        torch.compile(lambda x: x.transpose(1, 2) * 2, backend=contiguous)(torch.randn(1, 3, 4))
     assert found.verdict.verdict == "ok" and [call.notes for call in found.calls] == [
-        ["from contiguous on result has the strides (3, 1), eager's has (1, 4)"]
+        ["from contiguous on the strides of result are (12, 3, 1), eager's are (12, 1, 4)"]
     ]
 
 
