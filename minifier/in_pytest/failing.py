@@ -36,7 +36,8 @@ _SEARCH = 0.6
 """The part of the time after which a search ends by itself; the rest is for what comes before, and for verifying."""
 _GRACE_S = 20.0
 _PASSED, _FAILED, _SIGNALS = 0, 1, 128
-_EAGER = {"TORCH_COMPILE_DISABLE": "1"}
+_EAGER = {"TORCHDYNAMO_DISABLE": "1"}
+"""TORCH_COMPILE_DISABLE makes torch raise where fullgraph=True is asked for."""
 
 
 class Failing:
@@ -81,20 +82,21 @@ class Failing:
             return [f"{self.test}: run again by itself, {why}: {shlex.join(self.command)}"]
         self.announce(f"{self.test}: {shown_path(run)} is judged and minified")
         code, done, issue = self._minified(run, _SEARCH)
-        if done.get("verdict") in ("fails", None):
+        if code is None or (done and done.get("verdict") in ("fails", None)):
             return self._outcome_lines(code, done, issue, f"graphdbg triage {shown_path(run)}")
         disabled, _ = self._ran(self.command, log="eager.log", **_EAGER)
         if disabled == _FAILED:
             setting = " ".join("=".join(item) for item in _EAGER.items())
             agrees = "no graph of it departs from eager beyond rounding"
             judged = agrees if _verdict(done).exit_code == 0 else _agrees(_verdict(done))
+            judged = judged if done else f"nothing could be minified (code {code})"
             return [f"{self.test}: it fails without torch.compile, too ({setting}), and {judged}"]
-        self.announce(f"{self.test}: no graph of it fails; its calls are run beside eager")
+        self.announce(f"{self.test}: no graph of it was seen to fail; its calls are run beside eager")
         out = self.folder / "program"
         most = str(max(round(_SEARCH * self._left_s()), 1))
         words = ("-o", str(out), "--max-time", most, "--json", "--", *self.command)
         code, whole = self._graphdbg("minify", *words, log="program.log")
-        if done["verdict"] == "rounding" and whole.get("verdict") in ("ok", "rounding", "cannot_tell"):
+        if done.get("verdict") == "rounding" and whole.get("verdict") in ("ok", "rounding", "cannot_tell"):
             self.announce(f"{self.test}: {shown_path(run)} is minified with --check rounding")
             again, rounded, issue = self._minified(run, _SEARCH, "--check", "rounding")
             if rounded.get("repro") == "shows":

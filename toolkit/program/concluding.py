@@ -335,7 +335,7 @@ def concluded(
         triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
         plain = ["python", *command] if script else command
-        alone = [f"env TORCH_COMPILE_DISABLE=1 {shlex.join(plain)}"] if command else []
+        alone = [f"env TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             lost = any(candidate.lost for candidate in program.calls)

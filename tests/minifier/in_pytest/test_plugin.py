@@ -108,7 +108,7 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
     }
     first = "test_suite.py::test_wrong: FAILS: wrong numbers at relu, test_suite.py:6 (compiler: inductor)"
     assert first in said, done.stdout
-    assert "test_own_mistake[3]: it fails without torch.compile, too (TORCH_COMPILE_DISABLE=1), and no graph" in said
+    assert "test_own_mistake[3]: it fails without torch.compile, too (TORCHDYNAMO_DISABLE=1), and no graph" in said
     assert "test_plain" not in said.split("= short")[0]
     repro = tmp_path / FOLDER / "test_suite-test_wrong" / "minified" / "repro.py"
     assert f"python {repro.relative_to(tmp_path)}" in said
@@ -137,6 +137,25 @@ def test_calls():
     said = done.stdout.partition("= graphdbg =")[2]
     assert f"test_suite.py::test_calls: {FOLDER}/test_suite-test_calls/run is judged and minified" in said, done.stdout
     assert "test_suite.py::test_compiles" not in said
+
+
+@pytest.mark.slow
+def test_a_test_in_which_dynamo_itself_raises_is_judged_beside_eager(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "--graphdbg-time",
+        "300",
+        suite="""
+import sys, torch
+
+def test_frames():
+    f = lambda x: x * len(sys._getframe().f_code.co_name)
+    torch.compile(f, fullgraph=True)(torch.ones(2))
+""",
+    )
+    said = done.stdout.partition("= graphdbg =")[2]
+    assert "too (TORCHDYNAMO_DISABLE=1)" not in said, "eager passes"
+    assert "test_suite.py::test_frames: FAILS: crash" in said and "(compiler: dynamo)" in said, done.stdout
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) ->
     assert found["reason"].endswith(
         "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation"
     )
-    assert found["next"][0].startswith("env TORCH_COMPILE_DISABLE=1 ") and found["next"][0].endswith("train.py")
+    assert found["next"][0].startswith("env TORCHDYNAMO_DISABLE=1 ") and found["next"][0].endswith("train.py")
     assert not found["calls"][0]["notes"]  # Dynamo refused it: it does not run in eager
 
 
@@ -238,7 +238,7 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     )
     for words in (["train.py", "--big"], ["-m", "train"]):
         bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
-        assert bare.next == [f"env TORCH_COMPILE_DISABLE=1 python {' '.join(words)}"]
+        assert bare.next == [f"env TORCHDYNAMO_DISABLE=1 python {' '.join(words)}"]
     limit = Program([right], {"step train.py:3": 9}, most=9, raised="FailOnRecompileLimitHit: Hard failure")
     record, judge = concluded(limit, tmp_path, JudgedCall(), ["train.py"], 1).verdict.next
     assert record.startswith("graphdbg dump -o ") and judge.startswith("graphdbg triage ")
