@@ -283,7 +283,7 @@ class Session:
     def guarded(self, what: str) -> Iterator[None]:
         """Runs a part of the recorder: its time is counted, its errors are counted and journalled, and go no
         further."""
-        start = time.perf_counter()
+        start, before = time.perf_counter(), self.recording_seconds
         collecting = gc.isenabled()
         # the objects of one graph would set off collections of the whole program's, which take longer than we do
         gc.disable()
@@ -296,7 +296,7 @@ class Session:
         finally:
             if collecting:
                 gc.enable()
-            self.recording_seconds += time.perf_counter() - start
+            self.recording_seconds = before + time.perf_counter() - start  # with that of the parts inside of it
 
     def _failed(self, what: str, error: Exception) -> None:
         text = f"{what}: {type(error).__name__}: {error}"

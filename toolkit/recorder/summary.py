@@ -266,7 +266,7 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
     if not costs:
         return []
     compiling, recording = _total(costs, "compile_seconds"), _total(costs, "recording_seconds")
-    text = f"graphdbg: {compiling:.1f} s were spent compiling, {recording:.1f} s of them recording"
+    text = f"graphdbg: compiling took {compiling:.1f} s, recording it {recording:.1f} s"
     if any(note.get("caches_were_on") for note in costs):
         text += "; compiler caches were off, because they hide graphs (--keep-cache keeps them on)"
     return [text]
