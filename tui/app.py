@@ -36,6 +36,7 @@ from textual.dom import DOMNode
 from textual.filter import LineFilter
 
 from ..dumps.wording import counted
+from ..toolkit.verdicts.verdict import takes_trust
 from . import _terminal, outside, responsive
 from ._terminal import Colours
 from ._textual import Sturdy, mouse_reports
@@ -218,6 +219,8 @@ class Workbench(InTurn, Sturdy):
         """Texts that were edited and are no case yet, and the line to look at, by the graph that they are to be a
         variant of."""
         self.settings = Settings.load("light" if colours is not None and _terminal.is_light(colours) else "dark")
+        self.trusted: set[str] = set()
+        """The runs, or cases, whose own source is run by what is started here."""
         self.own_colours = OwnColours(colours or {})
         self.tour: Tour | None = None
         self.remembers = True
@@ -395,7 +398,17 @@ class Workbench(InTurn, Sturdy):
         running = len(self.running())
         failed = sum(texts.times for texts in self.troubles)
         texts = [f"{running} running"] * bool(running)
+        texts += ["trusted: U"] * self.trusts(self.here.graph or self.here.run or "")
         return texts + [f"{counted(failed, 'error')}: E"] * bool(failed)
+
+    def trusts(self, target: str) -> bool:
+        """Whether the user trusts what a run, a graph of one, or a case brings."""
+        return any(f"{target}/".startswith(f"{name}/") for name in self.trusted)
+
+    def as_trusted(self, words: Sequence[str]) -> list[str]:
+        """A command as it is started here: with `--trust` where it takes that and is about what the user trusts."""
+        mine = len(words) > 1 and self.trusts(words[1]) and takes_trust(words[0])
+        return [*words, *["--trust"] * (mine and "--trust" not in words)]
 
     def running(self) -> list[Job]:
         """The jobs of ours that have not ended, without those that a screen alone wants."""
@@ -486,7 +499,7 @@ class Workbench(InTurn, Sturdy):
         from .screens.picking import CommandLine
 
         if self.room is not None and self.screen is self.room:
-            lines = [shlex.join(["graphdbg", *self.room.equivalent()])]
+            lines = [shlex.join(["graphdbg", *self.as_trusted(self.room.equivalent())])]
             jobs = sorted((job for job in self.jobs if not job.passing), key=lambda job: not job.running)
             self.push_screen(CommandLine([*lines, *(job.line for job in jobs if job.line not in lines)]))
 
@@ -498,6 +511,15 @@ class Workbench(InTurn, Sturdy):
             self.remembers = False  # until it worked: told once is enough
             self.settings.save()
             self.remembers = True
+
+    def do_app_trust(self) -> None:
+        """Trusts the source that the run, or the case, holds which is looked at; again: no more."""
+        here = self.room.looked_at() if self.room is not None else self.here
+        about = here.run or here.needed("what is trusted is a run or a case")
+        self.trusted ^= {about}
+        runs = "runs the source of its program, too" if about in self.trusted else "runs none of its program's source"
+        self.notify(f"What is started here of {about} {runs}.", markup=False, timeout=6)
+        self.tell_where()
 
     def do_app_mouse(self) -> None:
         """Gives the mouse to the terminal, so that it can mark text, and back."""

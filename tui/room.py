@@ -164,12 +164,15 @@ class Room(BaseScreen[None]):
                 self.workbench.jobs.discard(job)
             then(job, code)
 
+        words = self.workbench.as_trusted(words)
         job = Job(words, passing=passing, on_end=lambda code: self.home(lambda: ended(code), doing=doing), **heard)
         return self.add_job(job)
 
     def job_failed(self, job: Job, code: int, fix: str, *, doing: str) -> None:
         """Shows how a job ended that should not have ended that way, and what it said."""
-        self.trouble(JobFailedError(f"{job.line}: {ending(code)}", job.last_said(), fix), doing=doing, said=job.said)
+        said = job.last_said()
+        fix = f"U adds --trust to what is started here; {fix}" if "--trust" in said else fix
+        self.trouble(JobFailedError(f"{job.line}: {ending(code)}", said, fix), doing=doing, said=job.said)
 
     async def perform(self, action: str) -> None:
         """Does what a key, the palette or a click asks for: the method of an action, here, in a part of the screen or

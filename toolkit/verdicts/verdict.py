@@ -40,6 +40,11 @@ _TAKES = {
 """Command -> the flags that it takes of those that decide what is found."""
 
 
+def takes_trust(command: str) -> bool:
+    """Whether a command of those that run graphs has `--trust`."""
+    return "trust" in _TAKES.get(command, ())
+
+
 def with_trust_for(saved: SavedGraph, command: str) -> str:
     """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is
     none)."""

@@ -28,7 +28,7 @@ from ....dumps.errors import GraphdbgError
 from ....dumps.index import ListedGraph
 from ....dumps.journal import IN_FLIGHT
 from ....dumps.opening import opened
-from ....dumps.store import Run, resolve
+from ....dumps.store import Run, load_graph, resolve
 from ....dumps.tables import plain
 from ....dumps.walk import Frame, calls
 from ....dumps.why.show import of_rows
@@ -212,12 +212,13 @@ FEW, SHORT = 12, 3
 _SAID_BYTES = 4000
 
 
-def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -> list[Text]:
-    """The texts on a line, the most important first. What cannot be read is left out; nothing is raised."""
+def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20, *, trusted: bool = False) -> list[Text]:
+    """The texts on a line, the most important first. What cannot be read is left out; nothing is raised. `trusted`:
+    commands have `--trust`."""
     if line.kind in GRAPHS and line.compiled is not None:
-        return _graph(line, overview, width, AROUND - (rows < FEW))
+        return _graph(line, overview, width, AROUND - (rows < FEW), trusted)
     if line.kind == "run" and line.target in overview.runs:
-        return _run(line, overview)
+        return _run(line, overview, trusted)
     if line.kind == "out":
         return _headed(overview.sentences_of(line.name), "bold")
     if line.kind == "job" and line.path is not None:
@@ -225,7 +226,7 @@ def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -
     return [Text(plain(line.text or line.name))]
 
 
-def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> list[Text]:
+def _graph(line: ListingLine, overview: Overview, width: int, around: int, trusted: bool) -> list[Text]:
     compiled = line.compiled
     assert compiled is not None
     row = next((row for row in compiled.rows if row.id == line.graph), compiled.main)
@@ -236,7 +237,7 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     if row.at:
         texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
     texts += _verdict(judged) if judged else []
-    todo = [_do(*text) for text in [*_minified(line, overview), *_next(line, row, judged)]]
+    todo = [_do(*text) for text in [*_minified(line, overview), *_next(line, row, judged, trusted)]]
     texts, todo = texts + todo[:1] * line.bad, todo[line.bad :]  # what to do stands where a small screen shows it
     why = of_compile(*compiled.by_dynamo, max(20, width - 7)).splitlines() if compiled.by_dynamo is not None else []
     if line.bad:  # the error is shown above
@@ -300,10 +301,10 @@ def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
     return quoted
 
 
-def _next(line: ListingLine, row: ListedGraph, judged: Judged | None) -> list[tuple[str, str, str]]:
+def _next(line: ListingLine, row: ListedGraph, judged: Judged | None, trusted: bool) -> list[tuple[str, str, str]]:
     """Next steps: key, what it does, the command that does the same."""
-    target = shlex.quote(line.target)
-    triage = ("t", "judge it at every rung", f"graphdbg triage {target}")
+    target, flag = shlex.quote(line.target), " --trust" * trusted
+    triage = ("t", "judge it at every rung", f"graphdbg triage {target}{flag}")
     if not row.saved:
         return [("w", "why it was compiled", f"graphdbg ls {shlex.quote(line.run)} --why")]
     if row.status in IN_FLIGHT and not row.lost:
@@ -315,12 +316,19 @@ def _next(line: ListingLine, row: ListedGraph, judged: Judged | None) -> list[tu
             shrink = shlex.join(["graphdbg", "minify", line.target, *options])
         todo = [("5", "shrink it to a repro", shrink)] if shrink else []
         return todo + [("then", "", command) for command in judged.record.next if command != shrink]
+    own = [("U", "first: run its own source, too", "")] * (not trusted and _sourced(row))
     if row.status == "failed" or row.lost:
-        return [triage, ("5", "shrink it to a repro", f"graphdbg minify {target}")]
+        return [*own, triage, ("5", "shrink it to a repro", f"graphdbg minify {target}{flag}")]
     if judged is not None:
         then = [("then", "", command) for command in judged.record.next]
-        return [("2", "its nodes", f"graphdbg show {target}"), *then]
-    return [triage]
+        return [("2", "its nodes", f"graphdbg show {target}"), *own, *then]
+    return [*own, triage]
+
+
+def _sourced(row: ListedGraph) -> bool:
+    with contextlib.suppress(GraphdbgError):  # it may have vanished
+        return load_graph(row.path).sourced
+    return False
 
 
 def _minified(line: ListingLine, overview: Overview) -> list[tuple[str, str, str]]:
@@ -341,7 +349,7 @@ def _do(key: str, what: str, command: str) -> Text:
     return Text(f"{key:>5}  {what}  " if what else f"{key:>5}  ", "bold").append(plain(command), "not bold cyan")
 
 
-def _run(line: ListingLine, overview: Overview) -> list[Text]:
+def _run(line: ListingLine, overview: Overview, trusted: bool) -> list[Text]:
     run = overview.runs[line.target]
     if run.record is None:
         return [Text(plain(line.text))]
@@ -355,7 +363,7 @@ def _run(line: ListingLine, overview: Overview) -> list[Text]:
     for compiled in sorted(timed, key=lambda compiled: -(compiled.seconds or 0.0))[:3]:
         texts.append(Text(f"{compiled.seconds:>8.2f} s  {plain(compiled.id)}  {plain(compiled.function(60))}"))
     texts += [Text(plain(said), "red") for compiled in compiles for said in compiled.trouble()]
-    texts.append(_do("t", "judge all of its graphs", f"graphdbg triage {target}"))
+    texts.append(_do("t", "judge all of its graphs", f"graphdbg triage {target}{' --trust' * trusted}"))
     texts.append(_do("w", "why each graph is there", f"graphdbg ls {target} --why"))
     return texts
 

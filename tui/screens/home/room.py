@@ -242,7 +242,8 @@ class HomeRoom(ListRoom):
                 self.set_timer(RESTS_S, self._preview)
             return
         judged = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
-        shown = (line, judged, width, rows)
+        trusted = line is not None and self.workbench.trusts(line.target)
+        shown = (line, judged, width, rows, trusted)
         if shown == self._previewed:
             return
         fresh, self._previewed = line is None or line.key == self._below_of or not self._below_of, shown
@@ -258,7 +259,7 @@ class HomeRoom(ListRoom):
 
         def read() -> None:
             if self._previewed is shown and self.query("#preview"):
-                look = lambda: wrapped(preview(line, self.overview, width, rows), width)  # noqa: E731
+                look = lambda: wrapped(preview(line, self.overview, width, rows, trusted=trusted), width)  # noqa: E731
                 self.work(look, show, group="preview", doing="reading what is known of it")
 
         self.set_timer(0.001 if fresh else RESTS_S, read)
@@ -291,6 +292,11 @@ class HomeRoom(ListRoom):
         if self.words:
             return f"nothing has all of these words: {self.words}; esc shows everything"
         return f"No runs in {Path.cwd()}. graphdbg dump -o myrun train.py · F1 tour"
+
+    def tell_where(self) -> None:
+        """Writes the first line again, and what is known of the line under the cursor where that has changed."""
+        super().tell_where()
+        self._preview()
 
     def _following(self, line: ListingLine) -> str:
         run = next(iter(self.overview.runs.values()), None)

@@ -7,6 +7,7 @@ Shows and edits a `minifier.starting.Start`; decides nothing.
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -19,6 +20,9 @@ from ....dumps.errors import GraphdbgError, NotReadyError
 from ....minifier.options import CHECKS, FLAGS
 from ....minifier.starting import HINTS, SHOWN, Start
 from ....toolkit.rungs import NAMES
+
+if TYPE_CHECKING:
+    from ...app import Workbench
 
 FIELDS = (*SHOWN, "out")
 CHOICES = {"rung": NAMES, "check": CHECKS}
@@ -83,7 +87,8 @@ class MinifyForm(VerticalScroll):
 
     def _tell(self) -> None:
         try:
-            line, wrong = shlex.join(["graphdbg", *self.start().words()]), ""
+            words = cast("Workbench", self.app).as_trusted(self.start().words())
+            line, wrong = shlex.join(["graphdbg", *words]), ""
         except GraphdbgError as error:
             line, wrong = "", str(error)
         command = Text.assemble(("$ ", "dim"), line) if line else Text(wrong, "bold red")

@@ -97,8 +97,8 @@ class ReplayJobs:
         old = self.slots.get(kind)
         if old is not None and old.runs:
             raise InUseError(f"{old.line} runs", "one at a time of each kind", "press x to stop it")
-        slot = Slot(kind, list(words))
-        slot.job = Job(list(words), **self._hearing(slot))
+        slot = Slot(kind, self.room.workbench.as_trusted(words))
+        slot.job = Job(slot.words, **self._hearing(slot))
         self._begin(slot)
         self.room.add_job(slot.job)
         self.room.changed(kind)

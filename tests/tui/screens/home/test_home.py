@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from graphdbg.dumps.browse.listing import ListingLine, filtered
+from graphdbg.dumps.schema import DefinitionRecord
 from graphdbg.toolkit.verdicts.verdict import Where, fails
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
@@ -321,6 +322,31 @@ def test_below_the_list_stands_what_is_known_of_the_line(work: Path) -> None:
         await until(
             app, lambda: "judge it" not in shown(app) and "0_0" in shown(app), "the list alone where there is no room"
         )
+
+    play(story, home, size=(120, 40))
+
+
+def test_what_a_run_brings_is_run_once_it_is_trusted(work: Path) -> None:
+    """A graph with an operator of its program's own: the key is named first, then every command has --trust."""
+    _, process = new_run(Path("own"))
+    graph = chain("0_0/forward")
+    graph.definitions = [DefinitionRecord("__main__", "train.py", "import torch\n", ["acme"])]
+    process.save_graph(graph)
+    process.close()
+    home = HomeRoom(Here(run="own"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: "U  first: run its own source, too" in shown(app), "the key")
+        await pilot.press("U")
+        await until(app, lambda: "graphdbg triage own/0_0/forward --trust" in shown(app), "the flag")
+        assert "trusted: U" in shown(app) and "U  first" not in shown(app)
+        job = home.run_job(["replay", "own/0_0/none"], lambda *ended: None, doing="test")
+        assert job.words == ["replay", "own/0_0/none", "--trust"]
+        assert app.as_trusted(["show", "own/0_0/forward"]) == ["show", "own/0_0/forward"]
+        assert app.as_trusted(["triage", "own2"]) == ["triage", "own2"], "another run"
+        job.stop()
+        await pilot.press("U")
+        assert app.as_trusted(["triage", "own"]) == ["triage", "own"]
 
     play(story, home, size=(120, 40))
 
