@@ -32,6 +32,13 @@ from ...dumps.wording import size_text
 from ..live.torch_state import generators
 from .reach import Reached, Restorable, class_state, slots_of
 
+_TRANSFORMED = ("BatchedTensorImpl", "TensorWrapper")
+"""The tensors that torch.vmap and torch.func hand to a function."""
+_LEFT_TO_EAGER = (
+    "inside of torch.vmap, torch.func.grad and the like torch.compile leaves a function to eager: compile what they "
+    "return, as in torch.compile(torch.vmap(f))"
+)
+
 
 class NotCopied(Exception):
     """The reason why a state cannot be copied."""
@@ -61,6 +68,8 @@ class Start:
                 if tensor.layout in _OF_SPARSE:
                     self._sparse[id(tensor)] = tensor.detach()
         except (RuntimeError, ValueError) as error:  # ValueError: a parameter of a lazy module
+            if str(error).endswith(_TRANSFORMED):
+                raise NotCopied(_LEFT_TO_EAGER) from error
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
         self.random = Randomness(reached.generators)

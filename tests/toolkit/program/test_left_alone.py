@@ -437,6 +437,14 @@ def test_a_module_that_has_no_sizes_yet_is_named(tmp_path: Path) -> None:
     assert "model.weight cannot be copied" in found.verdict.reason
 
 
+@pytest.mark.parametrize("transform", [torch.vmap, torch.func.grad])
+def test_that_torch_compiles_nothing_inside_of_a_transform_is_told(transform: Any, tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    with graphdbg.shadow(tmp_path / "found") as found:
+        transform(torch.compile(lambda x: x.sin().sum(), backend="aot_eager"))(torch.ones(2, 3))
+    assert "torch.compile leaves a function to eager" in found.verdict.reason
+
+
 @pytest.mark.skipif(isolates(), reason="this torch keeps them apart")
 def test_entries_of_rungs_do_not_count_against_the_programs_limit(tmp_path: Path) -> None:
     def compiled(folder: Path | None) -> int:
