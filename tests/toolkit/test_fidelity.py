@@ -50,3 +50,9 @@ def test_a_constant_is_compared_by_its_bytes_where_the_run_kept_them(tmp_path: P
         replayed._post_grad(with_constant(values))
         same = values == [0, -1] or not keeps
         assert (_as_kept(replayed.graphs[0], recorded) == recorded) is same
+
+
+def test_where_a_constant_tensor_lies_in_memory_is_not_compared_and_its_layout_is() -> None:
+    code = "_tensor_constant0 = None  # device(type='cpu') torch.int64 (3, 4) (4, 1) 7f7ffc747390\n"
+    assert code_lines(code.replace("7f7ffc747390", "560a12")) == code_lines(code)
+    assert code_lines(code.replace("(3, 4)", "(4, 3)")) != code_lines(code)

@@ -49,7 +49,7 @@ from .aside import (
     traced,
     watched_by,
 )
-from .comparing import Left, Overflowing, Rounding
+from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
 from .records import DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
@@ -214,12 +214,12 @@ class Beside:
         def compared(got: Left, rung: str = self.function.last) -> CallRung:
             key = self.function.key(rung)
             levels = self.function.levels
-            return comparing.judged(rung, key, part, eager, got, loose, noise, levels, overflows)
+            return comparing.judged(rung, key, part, eager, got, loose, noise, levels, alone)
 
         @functools.cache
-        def overflows() -> bool:
-            run("eager", mode=(mode := Overflowing()))
-            return mode.found
+        def alone() -> set[str]:
+            run("eager", mode=(mode := Narrow()))
+            return mode.kinds
 
         if not part:
             self.compared = compared

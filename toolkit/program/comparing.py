@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ UNSTABLE, MOST = 1e-3, 1e30
 """Eager runs that are further apart than this, relative to the size, say nothing of a value; the most that is said."""
 
 _UNITS = 1 << 20
+_ROUNDED = "differs as rounding alone may move it"
+_ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
 """Behind the name of a result that does."""
 
@@ -152,11 +154,11 @@ def judged(
     loose: Mapping[str, float],
     noise: NoiseOf,
     levels: Levels,
-    overflows: Callable[[], bool] = lambda: False,
+    alone: Callable[[], Collection[str]] = tuple,
 ) -> CallRung:
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked
-    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls; `overflows`, where it is
-    finite and eager's is not: whether an operation of eager's leaves the range of float16."""
+    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls; `alone`, where eager's is
+    NaN or infinite and it is not: what operations of eager's make that wider ones do not (see `Narrow`)."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -177,18 +179,18 @@ def judged(
         if (far == 0.0 and alike) or (moves > UNSTABLE and (moves == math.inf or alike)):
             continue
         if level and alike and far <= level[0] and _peak(want, have) <= level[1]:
-            rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
+            rounded = rounded or (f"{name} {_ROUNDED}" if far > (_tolerance(want) or 0.0) else "")
             continue
-        difference = _difference(name, want, have, loose, noise, overflows)
+        difference = _difference(name, want, have, loose, noise, alone)
         if difference is None:
             continue
         if difference.detail != "rounding":
             row.value, row.error, row.size, row.tolerance = name, far, _size(want), _tolerance(want)
             row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
             return row
-        rounded = rounded or name
+        rounded = rounded or f"{name} {_ALONE if difference.text == _ALONE else _ROUNDED}"
     if rounded:
-        row.verdict = Verdict("rounding", reason=f"{rounded} differs as rounding alone may move it")
+        row.verdict = Verdict("rounding", reason=rounded)
         beyond = (row.error or 0.0) > (row.tolerance or 0.0)
         row.rounding = levels[part, row.value][0] if beyond and (part, row.value) in levels else None
     return row
@@ -232,28 +234,32 @@ def _formed(want: Any, have: Any) -> bool:
 
 
 def _difference(
-    name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf, overflows: Callable[[], bool]
+    name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf, alone: Callable[[], Collection[str]]
 ) -> Difference | None:
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
     half = want.dtype == torch.float16
-    difference = _compared(name, want, have, noise, half)
-    if not half and difference is not None and difference.detail in ("no nan", "no inf") and overflows():
-        difference = _compared(name, want, have, noise, half=True) or difference._replace(detail="rounding")
+    difference = _compared(name, want, have, noise, ("nan", "inf") if half else ())
+    if not half and difference is not None and difference.detail in ("no nan", "no inf") and (lost := alone()):
+        difference = _compared(name, want, have, noise, lost) or difference._replace(detail="rounding", text=_ALONE)
     allowed = 4.0 * loose.get(name, 0.0)
     if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
         return difference._replace(detail="rounding")
     return difference
 
 
-def _compared(name: str, want: Any, have: Any, noise: NoiseOf, half: bool) -> Difference | None:
-    """`half`: what overflows in eager need not where operations are fused."""
+def _compared(name: str, want: Any, have: Any, noise: NoiseOf, lost: Collection[str]) -> Difference | None:
+    """`lost`: what is no reference where eager has it; what overflows in a half of eager's, say, need not where
+    operations are fused."""
     truth = wide(want) if is_float(want) else want
+    if lost and is_float(want):
+        nan, inf = 0.0 if "nan" in lost else math.nan, 0.0 if "inf" in lost else math.inf
+        truth = truth.nan_to_num(nan, inf, -inf)
     difference = None
     for samples in (1, SAMPLES):
         difference = compare(
-            [truth.nan_to_num(0.0, 0.0, 0.0) if half else truth],
+            [truth],
             [want],
             [have],
             noise=lambda _, samples=samples: noise(samples).get(name, Noise()),
@@ -388,30 +394,39 @@ class Rounding(EagerMode):
         return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
-class Overflowing(EagerMode):
-    """Whether an operation leaves the range of float16 where it would not leave that of float32, in which a fused
-    kernel computes."""
+class Narrow(EagerMode):
+    """What operations make of numbers that they would not make in a wider dtype: `kinds` has "inf" and "nan" where one
+    leaves the range of float16 (a fused kernel computes in float32), "nan" where one alone makes a NaN (GELU of an
+    infinity, in float32)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found = False
+        self.kinds: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         wider = t.tree_map(_wider, (args, kwargs or {}))
         output = func(*args, **(kwargs or {}))
         leaves = t.tree_leaves(output)
-        lost = {at: ~one.isfinite() for at, one in enumerate(leaves) if _dense(one) and one.dtype == torch.float16}
-        if not self.found and any(bool(one.any()) for one in lost.values()):
+        exact = getattr(getattr(func, "overloadpacket", None), "__name__", "") in EXACT  # memory that nobody wrote, say
+        halves = {at: ~one.isfinite() for at, one in enumerate(leaves) if _dense(one) and one.dtype == torch.float16}
+        others = {at: one.isnan() for at, one in enumerate(leaves) if _dense(one) and not exact and at not in halves}
+        if any(bool(one.any()) for one in (*halves.values(), *others.values())):
             with contextlib.suppress(Exception):  # an operator that has no other dtype
                 again = t.tree_leaves(func(*wider[0], **wider[1]))
-                self.found = any(bool((again[at].isfinite() & one).any()) for at, one in lost.items())
+                if any(bool((again[at].isfinite() & one).any()) for at, one in halves.items()):
+                    self.kinds |= {"nan", "inf"}
+                if any(bool((~again[at].isnan() & one).any()) for at, one in others.items()):
+                    self.kinds.add("nan")
         return output
+
+
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
 
 
 def _wider(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.detach().float() if value.dtype == torch.float16 else value
-    return torch.float32 if value is torch.float16 else value
+        return value.detach().to(_WIDER[value.dtype]) if value.dtype in _WIDER else value
+    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _dense(value: Any) -> bool:

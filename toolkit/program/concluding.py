@@ -352,7 +352,8 @@ def concluded(
         if rounds is not None:
             triaged.verdict = msgspec.structs.replace(triaged.verdict, workaround=rounds.workaround, next=rounds.next)
     if code and call is not None:
-        triaged.notes.append(f"the program itself ended with {_by(code)}")
+        ours = hung or late
+        triaged.notes.append(f"the program was ended: {ours}" if ours else f"the program itself ended with {_by(code)}")
     triaged.drift = drift(program.calls)
     triaged.summary = _summary(triaged, graphs)
     return triaged

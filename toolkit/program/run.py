@@ -108,11 +108,11 @@ def triage_program(
     program.run(options, quiet)
     left = program.read()
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
+    seconds: float = options["seconds"]
+    flags = [*(["--calls", calls] if calls else []), *(["--limit", f"{limit_s:g}"] if limit_s else [])]
+    longer = shlex.join(["graphdbg", "triage", "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags, "--", *command])
     if (program.late or left.missed) and not triaged.verdict.failed:
-        seconds: float = options["seconds"]
-        flags = [*(["--calls", calls] if calls else []), *(["--limit", f"{limit_s:g}"] if limit_s else [])]
-        longer = ["graphdbg", "triage", "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags, "--", *command]
-        triaged.verdict = triaged.verdict.then(shlex.join(longer), *triaged.verdict.next)
+        triaged.verdict = triaged.verdict.then(longer, *triaged.verdict.next)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:
         if call.repro and call.failed is None:  # its graphs say that it is rounding
@@ -128,7 +128,8 @@ def triage_program(
         if triaged.repro.says != "shows" and not triaged.interrupted:  # nothing that minify could cut
             look = [f"graphdbg ls {shlex.quote(at.run)}"] if at.run else []
             others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
-            triaged.verdict = msgspec.structs.replace(triaged.verdict, next=[*look, *others])
+            steps = [*look, *others] or ([longer] if program.late else [])
+            triaged.verdict = msgspec.structs.replace(triaged.verdict, next=steps)
     elif at is not None and at.repro and shown:
         shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
         at.repro = ""

@@ -279,6 +279,7 @@ _RULES = (
     (re.compile(r"\bc[a-z2-7]{50,}\b"), "<hash>"),
     (re.compile(r"0x[0-9a-fA-F]{6,}"), "<address>"),
     (re.compile(r"(?:/[\w.+\-@<>]+){2,}"), "<path>"),
+    (re.compile(r"(?<= = None  # )(.*) -?[0-9a-f]+$"), r"\1 <address>"),  # of a constant tensor
     (re.compile(r"'(?:backend_hash|kernel_name|inductor_meta_hash)': '[^']*'"), "'<name>'"),
 )
 

@@ -204,6 +204,22 @@ def test_where_the_time_is_over_the_same_with_more_of_it_comes_next(
     ]
 
 
+def test_where_a_call_departs_and_the_time_is_over_before_more_is_known_that_is_said_and_more_of_it_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(program: _Program, options: object, quiet: bool) -> None:
+        program.code, program.late = 138, "inductor was at work for 30 s when the time was over (--max-time)"
+
+    wrong = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), "", "result", error=2.0)
+    call = Call("1:1", "step", "slow.py", 3, 0, rows=[CallRung("eager"), wrong], in_flight="inductor")
+    monkeypatch.setattr(_Program, "run", run)
+    monkeypatch.setattr(_Program, "read", lambda program: Program(calls=[call]))
+    found = triage_program(["true", "slow.py"], output=tmp_path / "found", max_time_s=30.0)
+    assert found.verdict.verdict == "fails"
+    assert found.notes == ["the program was ended: inductor was at work for 30 s when the time was over (--max-time)"]
+    assert found.verdict.next == ["graphdbg triage --max-time 120 -- true slow.py"]
+
+
 def test_calls_that_the_time_did_not_suffice_for_are_said(tmp_path: Path) -> None:
     with graphdbg.shadow(tmp_path / "none", max_time_s=0.0) as found:
         step = torch.compile(lambda x: x + 1, backend="eager")

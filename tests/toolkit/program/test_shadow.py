@@ -515,6 +515,25 @@ def test_a_half_that_overflows_in_eager_alone_is_no_fault_of_a_kernel_that_round
     assert found.verdict.verdict == verdict, found.summary
 
 
+@pytest.mark.parametrize(
+    ("given", "lost", "verdict"), [(1e30, 0.0, "rounding"), (1e30, 1.0, "fails"), (math.nan, 0.0, "fails")]
+)
+def test_a_nan_that_an_operation_makes_in_eager_alone_is_no_fault_of_a_kernel_that_makes_none(
+    given: float, lost: float, verdict: str, tmp_path: Path
+) -> None:
+    def exact(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        signs = torch.tensor([1e30, -1e30], dtype=torch.float64)
+        return lambda x: [(x.double() @ signs).float().nan_to_num() * (1 + lost)]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.tensor([1e30, -1e30])  # in float32 an infinity less another
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend=exact)(torch.tensor([[given, given], [1.0, 0.5]]))
+    assert found.verdict.verdict == verdict, found.summary
+    assert verdict == "fails" or "eager's alone makes NaN" in found.calls[0].rows[-1].verdict.reason
+
+
 @pytest.mark.parametrize("always", [True, False])
 def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(always: bool) -> None:
     values, runs = torch.ones(8), iter(range(1, 99))
