@@ -257,7 +257,11 @@ class Seen:
         for name in (source.name for source in node.all_input_nodes if source.name in self._known):
             reference, version = self._known[name]
             tensor = reference()
-            if tensor is not None and tensor is not value and tensor._version != version:
+            if (
+                tensor is not None
+                and tensor._version != version
+                and not any(one is tensor for one in tensors_in(value))
+            ):
                 self.written.setdefault(node.name, []).append((name, _sums(tensor)))
         if isinstance(value, torch.Tensor) and not value.is_inference():
             self._known[node.name] = weakref.ref(value), value._version
@@ -370,7 +374,8 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
     for node in program.graph.nodes:
         counterparts, mine = mates.get(node.name, []), seen[0].values.get(node.name, ())
         known = [sums for mate in counterparts for sums in seen[1].values.get(mate.name, ())]
-        if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
+        mine = mine if str(getattr(node.target, "__name__", "")).endswith("_") else mine[:1]  # each that it wrote
+        if known and any(len(part) > 1 and not _any_like(part, known) for part in mine):
             return _badly_written(counterparts, node.name, seen) or _decomposed(counterparts, node)
     every = [sums for nodes in backwards.values() for node in nodes for sums in seen[1].values.get(node.name, ())]
     every += [sums for node in traced.graph.find_nodes(op="placeholder") for sums in seen[1].values.get(node.name, ())]

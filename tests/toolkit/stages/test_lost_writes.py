@@ -63,6 +63,33 @@ def test_a_write_that_came_back_wrong_is_named_where_it_did() -> None:
     assert (parted.text, parted.at) == ("mul_tensor is not what was written in place to neg", "mul_tensor")
 
 
+def test_of_several_tensors_that_one_call_writes_each_is_looked_at() -> None:
+    """torch._foreach_add_ writes one after the other; its functional form reads all of them first."""
+
+    def graph(add: Any, *sources: fx.Node) -> fx.GraphModule:
+        graph = fx.Graph()
+        x, y = graph.placeholder("x"), graph.placeholder("y")
+        added = graph.call_function(add, ([x, y], [y, x]))
+        parts = [graph.call_function(operator.getitem, (added, at)) for at in (0, 1)] if sources else [x, y]
+        last = graph.call_function(torch.sub, (parts[1], parts[0]))
+        for node, source in zip((added, last), sources, strict=bool(sources)):
+            node.meta["from_node"] = [source]
+        graph.output((last,))
+        return fx.GraphModule(torch.nn.Module(), graph)
+
+    program = graph(torch._foreach_add_)
+    traced = graph(aten._foreach_add.List, *(node for node in program.graph.nodes if node.op == "call_function"))
+    seen = Seen(), Seen()
+    for gm, hook in zip((program, traced), seen, strict=True):
+        run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)
+    assert list(seen[0].written) == ["sub"], "its own writes are not what it read"
+    parted = traced_apart(program, traced, seen)
+    assert parted is not None
+    assert (
+        parted.text == "_foreach_add_list (aten._foreach_add.List) has another value than _foreach_add_ in the program"
+    )
+
+
 def test_an_operator_that_became_several_is_named_with_them() -> None:
     program = graph_of((torch.nn.functional.softsign, 0))
     (whole,) = (node for node in program.graph.nodes if node.op == "call_function")
