@@ -29,7 +29,7 @@ from ...dumps.store import Run, SavedGraph
 from ...dumps.why.frequent import causes as causes_of
 from ...dumps.why.model import Compile
 from ...dumps.why.times import function_of, keep_steady, of_run
-from ...dumps.wording import counted, error_line, size_text
+from ...dumps.wording import counted, error_line, shortened, size_text
 from ..isolation import ForkServer, opened
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
@@ -450,9 +450,10 @@ def noticed(run: Run) -> Noticed:
         return Noticed("nan", f"found in the journal: {seen[0].message}")
     failed = [row for row in run.rows if row.status == "failed" and "KeyboardInterrupt" not in (row.error or "")]
     if failed:
-        error = error_line(failed[0].error)[:120] if failed[0].error else ""
+        error = error_line(failed[0].error) if failed[0].error else ""
         out_of_memory = any(word in error.lower() for word in ("out of memory", "can't allocate memory", "bad_alloc"))
-        return Noticed("memory" if out_of_memory else "crash", f"found in the journal: {failed[0].id} failed: {error}")
+        why_so = f"found in the journal: {failed[0].id} failed: {shortened(error, 120)}"
+        return Noticed("memory" if out_of_memory else "crash", why_so)
     ends = deaths.endings(run.processes)
     stopped = [end.signal for end in ends if end.status == "killed"]
     lost = [row for row in run.rows if row.lost or (row.status == "failed")]

@@ -204,6 +204,18 @@ def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, ser
     assert verdict.next == [f"graphdbg ls {limited.path} --why"]
 
 
+def test_of_an_error_in_the_journal_what_is_told_ends_at_a_word_and_all_of_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
+    run, words = open_run("run"), "RuntimeError: " + "word " * 40
+    found = []
+    for error in (words, f"{words}: can't allocate memory"):
+        monkeypatch.setattr(run, "rows", [SimpleNamespace(id="0_0/dynamo", status="failed", error=error)])
+        found.append(noticed(run))
+    assert [one.symptom for one in found] == ["crash", "memory"]
+    assert all(one.why.endswith(" word…") for one in found)
+
+
 def test_a_process_that_ended_at_the_recompile_limit_has_that_symptom(limited, monkeypatch):
     found = []
     for error in ("FailOnRecompileLimitHit: Hard failure due to fullgraph=True", "KeyError: 3"):
