@@ -13,7 +13,6 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -138,7 +137,7 @@ def of_rows(run: Run | Following) -> list[Compiled]:
             for item in function.compiles:
                 for known in (by_name.get(graph.id.partition("/")[0]) for graph in item.graphs):
                     if known is not None:
-                        known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
+                        known.name, known.place = function.name, function.place
                         known.by_dynamo = function, item
     return list(by_name.values())
 

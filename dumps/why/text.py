@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from ..tables import plain
 from ..wording import counted, listed, size_text
 from . import frequent, wording
-from .model import Break, Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Symbol, Why
+from .model import WRAPPER, Break, Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Symbol, Why
 
 _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 
@@ -92,7 +92,6 @@ _VALUES = 8
 _SKIPPED = 8
 _SET_IN = 9
 """Columns before what is said of a compile."""
-_WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
 def render(reasons: Why, width: int = WIDTH) -> str:
@@ -205,7 +204,7 @@ class ProcessText:
         if function.foreign and not self.abroad:
             self.abroad = True
             self.title("-- in torch and Python themselves, without a graph:")
-        wrapper = function.file.endswith(_WRAPPER) and "<locals>" in function.name
+        wrapper = function.file.endswith(WRAPPER) and "<locals>" in function.name
         name = "torch's wrapper around a compiled module" if wrapper else function.name
         self.title(f"{name}{where}")
         alike: dict[tuple[str, str], list[Compile]] = {}
