@@ -27,13 +27,14 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 class CutProgram(NamedTuple):
     """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken
-    along."""
+    along. `makes`: whether an operator or a library of operators is made in it; else compiled code makes them."""
 
     program: str
     values: dict[str, str]
     missing: list[str]
     statements: list[str]
     imports: list[str]
+    makes: bool = True
 
 
 class _Unit(NamedTuple):
@@ -93,7 +94,8 @@ class _Cutting:
         imports = sorted(self.imports, key=lambda statement: (statement.startswith("from "), statement))
         head = "\n".join([*future, *imports])
         program = "\n\n\n".join(statement for statement in (head, *statements) if statement) + "\n"
-        return CutProgram(program, expressions, list(self.missing), statements, imports)
+        makes = len(later) < len(roots)
+        return CutProgram(program, expressions, list(self.missing), statements, imports, makes)
 
     def _registrations(self, spaces: Collection[str], line: int) -> list[_Unit]:
         """The statements that register operators of the namespaces, including those that name the operator by a

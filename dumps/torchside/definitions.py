@@ -79,8 +79,17 @@ def of_spaces(spaces: Collection[str]) -> Iterator[DefinitionRecord]:
             left -= set(definition.spaces)
     for module, file in _own_files() if left else ():
         if (registered := left & _spaces_in(file)) and (program := _cut(file, _spaces_in(file), ())) is not None:
+            if not program.makes and module in SCRIPTS:
+                program = program._replace(missing=[*program.missing, "the compiled code that registers it"])
+            elif not program.makes:
+                program = CutProgram(_imported(module), {}, [], [], [])
             yield _definition(module, file, program, sorted(registered))
             left -= registered
+
+
+def _imported(module: str) -> str:
+    """The program of a module whose operators are made by compiled code, which the module loads."""
+    return f"import {module}\n"
 
 
 def _definition(module: str, file: str, cut_program: CutProgram, spaces: Sequence[str] = ()) -> DefinitionRecord:
@@ -216,4 +225,6 @@ def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> En
     if not definition.program:
         return NotRegisteredError(error.what, f"{why}, and its source is not in the dump", error.fix)
     instead = "" if definition.module in SCRIPTS else f", or --import {definition.module}"
-    return NotRegisteredError(error.what, why, f"add --trust, which runs its definition as recorded{instead}")
+    imported = definition.program == _imported(definition.module)
+    runs = f"imports {name}" if imported else "runs its definition as recorded"
+    return NotRegisteredError(error.what, why, f"add --trust, which {runs}{instead}")

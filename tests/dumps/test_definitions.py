@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ import graphdbg
 from graphdbg.dumps import trust
 from graphdbg.dumps.definitions import cut
 from graphdbg.dumps.errors import EnvironmentLackError
+from graphdbg.dumps.torchside import definitions
 
 PROGRAM = """
 from __future__ import annotations
@@ -153,6 +155,26 @@ graph.output(graph.call_function(torch.ops.graphdbg_definitions.times.default, (
 graphdbg.save_graph(torch.fx.GraphModule({}, graph), [torch.ones(2)], "case")
 print("TRAINING")
 """
+
+
+COMPILED = """
+import torch
+getattr(torch.library, "Libr" + "ary")("graphdbg_compiled", "DEF").define("twice(Tensor x) -> Tensor")  # as C++ does
+@torch.library.register_fake("graphdbg_compiled::twice")
+def _(x): return torch.empty_like(x)
+"""
+
+
+@pytest.mark.parametrize(("here", "said"), [("native", "which imports native.py"), ("__main__", "it lacks")])
+def test_a_module_whose_operators_compiled_code_makes_is_imported(here, said, tmp_path, monkeypatch) -> None:
+    file = tmp_path / "native.py"
+    file.write_text(COMPILED)
+    monkeypatch.setattr(definitions, "_own_files", lambda: [(here, str(file))])
+    (known,) = definitions.of_spaces({"graphdbg_compiled"})
+    assert (known.program == "import native\n") is (here == "native") is not known.missing
+    record = SimpleNamespace(definitions=[known])
+    error = definitions.refused(record, "graphdbg_compiled.twice", EnvironmentLackError("node", "is not there", "look"))
+    assert said in str(error)
 
 
 @pytest.mark.long
