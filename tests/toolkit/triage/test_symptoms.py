@@ -369,6 +369,13 @@ def test_columns_in_which_nothing_is_known_are_left_out():
     assert run_table(RunTriage([row], [], [])).split()[:3] == ["id", "verdict", "error"]
 
 
+def test_what_is_said_of_several_graphs_is_said_at_the_first():
+    why = Verdict("cannot_tell", reason="the op 'mine.own' is not registered in this process")
+    rows = [GraphRow("inductor", why, id=f"0_0/{stage}", stage=stage) for stage in ("forward", "backward")]
+    text = run_table(RunTriage(rows, [], []))
+    assert text.count("mine.own") == 1 and text.rstrip().endswith("0_0/backward  cannot tell  as 0_0/forward")
+
+
 @pytest.mark.parametrize(
     ("words", "limit_s"), [((), 300.0), (("--max-time", "300"), 75.0), (("--max-time", "300", "--limit", "90"), 90.0)]
 )
