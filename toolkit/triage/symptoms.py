@@ -281,8 +281,8 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    verdict = cannot_tell(f"{text}; no graph fails by itself, so the cause may be outside of graphs")
-    return f"{text}.", verdict.then(whole_program(run))
+    reason = f"{text}; no graph fails by itself: the cause is outside of them, or in a later execution of one"
+    return f"{text}.", cannot_tell(reason).then(whole_program(run))
 
 
 def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:

@@ -268,6 +268,7 @@ def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_pa
     assert found.symptom == "crash" and "exit code 1" in found.why
     judged = triage_symptom(run, *found, asked=False, max_time_s=100, server=server)
     assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
+    assert judged.verdict.reason.endswith("the cause is outside of them, or in a later execution of one")
 
 
 def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recorded, tmp_path, monkeypatch):
