@@ -41,6 +41,7 @@ from ..verdicts.verdict_words import DRAWS, word
 from .judging import MEANS, JudgedCall
 from .records import (
     ALONE,
+    AS_COMPILED,
     BACKENDS,
     DRAWN,
     FILTERED,
@@ -555,6 +556,8 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         drawn = [row for call in judged if DRAWN in call.notes for row in call.rows if row.rung == "inductor"]
         rest += f". {DRAWS}" if drawn else ""
         but = ", except for what rounding may do" if triaged.verdict.verdict == "rounding" else ""
+        if any(AS_COMPILED in call.notes for call in judged):
+            but += " on the path of torch.compiler.is_compiling(), and differ from it without"
         backward = any(row.part for call in judged for row in call.rows)
         what = "Results, gradients and what is written" if backward else "Results and what is written (no gradients)"
         return f"{what} agree with eager{but}: {of}{calls}. {rest}."
