@@ -255,7 +255,7 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
     end = next((end for end in deaths.endings(run.processes) if end.process.name == row.process), None)
-    why = "what it waited for is outside the graph"
+    why = "it was slow, or what it waited for is outside the graph"
     if end is not None and end.signal in _ITS_OWN:
         text += f" by {end.signal}"
         why = "the inputs of the run, or what is outside the graph, made it fail there"

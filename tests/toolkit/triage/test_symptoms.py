@@ -315,7 +315,10 @@ def test_a_program_that_was_ended_may_have_been_in_a_later_execution_of_a_graph(
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(-11, "ended by SIGSEGV, but here it ends and is right: the inputs"), (-9, "right: what it waited for is")],
+    [
+        (-11, "ended by SIGSEGV, but here it ends and is right: the inputs"),
+        (-9, "right: it was slow, or what it waited for is"),
+    ],
 )
 def test_a_graph_in_flight_at_a_death_waited_only_where_it_was_killed_from_outside(recorded, tmp_path, code, said):
     whole = open_run(shutil.copytree(recorded, tmp_path / "run"))
