@@ -31,6 +31,7 @@ from ...dumps.why.model import Compile
 from ...dumps.why.times import function_of, keep_steady, of_run
 from ...dumps.wording import counted, error_line, shortened, size_text
 from ..isolation import ForkServer, opened
+from ..isolation.imports import option_words
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
 from ..replaying.replay import How, replay, slowed
@@ -528,6 +529,9 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED:
         go_on = [*(command for verdict in verdicts for command in verdict.next), *judged.next] or [whole_program(run)]
         judged = judged.then(*dict.fromkeys(go_on))
+    elif judged.verdict == "cannot_tell" and not result.interrupted:  # there was no time
+        words = [*option_words(asking.imports), *(("--symptom", symptom) if asked else ())]
+        judged = judged.then(_of_run(run, "triage", *words, "--max-time", f"{4 * max_time_s:.0f}"))
     elif not judged.exit_code:
         judged = judged.then(*dict.fromkeys([*no_failure, *judged.next]))
     result.summary = _summed_up(result, judged, looked, asked=asked)

@@ -38,7 +38,7 @@ from graphdbg.toolkit.verdicts import own_passes
 from graphdbg.toolkit.verdicts.ladder_words import whole_program
 from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.own_passes import Pass
-from graphdbg.toolkit.verdicts.verdict import OK, Verdict
+from graphdbg.toolkit.verdicts.verdict import NOT_JUDGED, OK, Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
 
@@ -281,6 +281,17 @@ def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recor
     run = open_run(tmp_path / "run")
     program, *others = triage_symptom(run, *noticed(run), asked=False, max_time_s=100).verdict.next
     assert program.startswith("graphdbg triage -- ") and others == [again]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_where_no_graph_had_time_the_next_command_gives_more(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
+    unjudged = Verdict("cannot_tell", reason="the time was over", detail=NOT_JUDGED)
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], verdict=unjudged))
+    found = triage_symptom(open_run("run"), "wrong", "", asked=asked, max_time_s=100, imports=("myop",))
+    flags = " --symptom wrong" * asked
+    assert found.verdict.next == [f"graphdbg triage run --import myop{flags} --max-time 400"]
 
 
 def test_a_graph_that_eager_refuses_is_left_to_the_whole_program(tmp_path, monkeypatch, server):
