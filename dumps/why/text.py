@@ -94,11 +94,11 @@ _SET_IN = 9
 """Columns before what is said of a compile."""
 
 
-def render(reasons: Why, width: int = WIDTH) -> str:
-    """The whole text. Processes with equal texts share one."""
+def render(reasons: Why, width: int = WIDTH, *, whole: bool = True) -> str:
+    """The whole text, or that of one compile, without what counts them. Processes with equal texts share one."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in reasons.processes:
-        text = ProcessText(process, width).text()
+        text = ProcessText(process, width).text(whole)
         same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
     if len(reasons.processes) <= 1:
         return next((text for text, _ in same.values()), "")
@@ -129,14 +129,15 @@ class ProcessText:
         self.glossed: set[str] = set()
         self.abroad = False
 
-    def text(self) -> str:
+    def text(self, whole: bool = True) -> str:
         """The block of this process."""
         process = self.process
         if not process.known:
             whose = "an older graphdbg recorded them, or they came without Dynamo."
             self.add(0, f"Nothing says why these graphs exist: {whose}")
             return "\n".join(self.lines)
-        self._frequent()
+        if whole:
+            self._frequent()
         for function in sorted(process.functions, key=lambda function: function.foreign):
             self._function(function)
         if process.others:
