@@ -180,11 +180,11 @@ def _idle(node: fx.Node) -> bool:
     """Whether a node of the program's could draw but is set to drop nothing."""
     name = getattr(node.target, "__name__", "")
     if name == "scaled_dot_product_attention":
-        return (node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) == 0.0
+        return bool((node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) == 0.0)
     if "dropout" not in name:
         return False
     given = dict(zip(("p", "training"), node.args[1:3], strict=False)) | node.kwargs
-    return given.get("p") == 0.0 or given.get("training", given.get("train")) is False
+    return bool(given.get("p") == 0.0) or given.get("training", given.get("train")) is False
 
 
 def is_uninitialised(node: fx.Node) -> bool:

@@ -20,6 +20,7 @@ from graphdbg.toolkit.commands.triage import run_table
 from graphdbg.toolkit.live.process_groups import peers
 from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.replaying.replay import How
+from graphdbg.toolkit.triage import run as screening
 from graphdbg.toolkit.triage import symptoms
 from graphdbg.toolkit.triage.ladder import Steady, triage
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
@@ -281,6 +282,20 @@ def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recor
     run = open_run(tmp_path / "run")
     program, *others = triage_symptom(run, *noticed(run), asked=False, max_time_s=100).verdict.next
     assert program.startswith("graphdbg triage -- ") and others == [again]
+
+
+@pytest.mark.parametrize(("name", "asked"), [("SIGTERM", []), ("SIGSEGV", ["run"])])
+def test_the_stages_of_a_compile_that_was_ended_from_outside_are_not_compared(tmp_path, monkeypatch, name, asked):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
+    whole, found = open_run("run"), []
+    end = SimpleNamespace(signal=name, process=whole.processes[0])
+    monkeypatch.setattr(screening.deaths, "endings", lambda processes: [end])
+    monkeypatch.setattr(screening, "judge_stages", lambda *_, **__: found.append("run"))
+    work = screening._Work(whole, SimpleNamespace(start_s=0.0), How(), 100, found.append)
+    (candidate,) = screening.candidates(whole, ())
+    candidate.graph.status = "compiling"
+    assert not work._parted(candidate, 1.0) and found == asked
 
 
 @pytest.mark.parametrize("asked", [False, True])
