@@ -14,26 +14,29 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from . import syntax
 
 _REGISTERS = frozenset({"custom_op", "triton_op", "define", "impl", "impl_abstract", "Library", "fallthrough_kernel"})
 _TRAINS = frozenset({"backward", "step", "fit", "train_step"})
+_REGISTRATION = re.compile(r"\b(?:torch\.library|custom_op|triton_op|Library)\b")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class CutProgram(NamedTuple):
     """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken
-    along."""
+    along. `makes`: whether an operator or a library of operators is made in it; else compiled code makes them."""
 
     program: str
     values: dict[str, str]
     missing: list[str]
     statements: list[str]
     imports: list[str]
+    makes: bool = True
 
 
 class _Unit(NamedTuple):
@@ -58,6 +61,45 @@ def cut(
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return _Cutting(tree, text).of(spaces, values or {}, line)
+
+
+def whole(made: CutProgram, text_of: Callable[[str], str], most: int = 8) -> CutProgram:
+    """With the definitions that it imports from the user's other modules in the place of these imports, where they have
+    the same names. `text_of`: the text of such a module by its name, empty for others; `most`: through so many of them.
+
+    >>> made = cut("from helpers import scale\\ndef run(g): return scale", (), {"it": "run"})
+    >>> whole(made, {"helpers": "scale = 3\\n"}.get).statements
+    ['scale = 3', 'def run(g): return scale']
+    """
+    imports, before, kept = dict.fromkeys(made.imports), dict[str, None](), dict.fromkeys(made.statements)
+    for text in made.imports if most else ():
+        (statement,) = syntax.parsed(text).body
+        if not isinstance(statement, ast.ImportFrom) or statement.level or statement.names[0].asname:
+            continue
+        name = statement.names[0].name
+        inner = cut(text_of(statement.module or "") or "", (), {name: name})
+        if inner is None or inner.missing or _REGISTRATION.search(inner.program):
+            continue
+        inner = whole(inner, text_of, most - 1)
+        others = dict.fromkeys(other for other in (*imports, *before, *kept) if other != text)
+        if _names(others).isdisjoint(_names(new for new in (*inner.imports, *inner.statements) if new not in others)):
+            del imports[text]
+            imports |= dict.fromkeys(inner.imports)
+            before |= dict.fromkeys(inner.statements)
+    statements = [*before, *kept]
+    future = [line for line in made.program.splitlines() if line.startswith("from __future__")]
+    return made._replace(program=_program([*future, *imports], statements), statements=statements, imports=[*imports])
+
+
+def _names(statements: Iterable[str]) -> set[str]:
+    return {name for text in statements for statement in syntax.parsed(text).body for name in _bound(statement)}
+
+
+def _program(imports: Iterable[str], statements: Sequence[str]) -> str:
+    head = "\n".join(
+        sorted(imports, key=lambda text: (not text.startswith("from __f"), text.startswith("from "), text))
+    )
+    return "\n\n\n".join(text for text in (head, *statements) if text) + "\n"
 
 
 class _Cutting:
@@ -88,12 +130,12 @@ class _Cutting:
         later = [unit for unit in roots if not _makes(unit.node)]  # what is registered for an operator comes after it
         ordered = sorted(self.taken, key=lambda unit: (unit in later, len(unit.scopes) > 1, unit.node.lineno))
         statements = [self._text(unit.node) for unit in ordered]
-        whole = [statement for statement in self.scope if isinstance(statement, ast.ImportFrom)]
-        future = [ast.unparse(statement) for statement in whole if statement.module == "__future__"]
+        froms = [statement for statement in self.scope if isinstance(statement, ast.ImportFrom)]
+        future = [ast.unparse(statement) for statement in froms if statement.module == "__future__"]
         imports = sorted(self.imports, key=lambda statement: (statement.startswith("from "), statement))
-        head = "\n".join([*future, *imports])
-        program = "\n\n\n".join(statement for statement in (head, *statements) if statement) + "\n"
-        return CutProgram(program, expressions, list(self.missing), statements, imports)
+        program = _program([*future, *imports], statements)
+        makes = len(later) < len(roots)
+        return CutProgram(program, expressions, list(self.missing), statements, imports, makes)
 
     def _registrations(self, spaces: Collection[str], line: int) -> list[_Unit]:
         """The statements that register operators of the namespaces, including those that name the operator by a

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from ..dumps import index
 from ..dumps.store import Run, SavedGraph
-from ..dumps.wording import counted, shown_path, without_excerpt
+from ..dumps.wording import counted, shortened, shown_path, without_excerpt
 from ..dumps.worst import last_failing, no_graphs
 from ..toolkit.replaying.after_failure import compile_of, suspects, triggered
 from ..toolkit.replaying.replay import How
@@ -60,7 +60,7 @@ def failing_graph(
 def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
     """What the journal says of that graph, and of where in its compile it stands."""
     lines = [line.strip() for line in without_excerpt(row.error or "").splitlines() if line.strip()]
-    error = f": {lines[0][:120]}" if lines else ""
+    error = f": {shortened(lines[0], 120)}" if lines else ""
     if "KeyboardInterrupt" in lines[:1]:
         return "it was being compiled when the run was interrupted; if its compile hangs, add --check hang"
     if row.lost:
@@ -99,7 +99,7 @@ def _screened(
     verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, report=report, rung=options.rung)
     if graph is not None:
         of_verdict = amount is None or options.check == ROUNDING
-        return graph, text(verdict)[:200] if of_verdict else "it is the worst by what was asked for"
+        return graph, shortened(text(verdict), 200) if of_verdict else "it is the worst by what was asked for"
     usual = options.rung == MinifyOptions.rung
     where = shown_path(run.path)
     look = f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}"

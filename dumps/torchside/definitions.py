@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from .. import trust
 from ..allowlist import WITH_TORCH, is_custom
-from ..definitions import CutProgram, cut
+from ..definitions import CutProgram, cut, whole
 from ..errors import EnvironmentLackError, NotRegisteredError, UntrustedSourceError
 from ..output import say
 from ..pack.redact import known
@@ -34,8 +34,9 @@ from . import torch_private as t
 MODULE_PREFIX = "graphdbg_source_"
 
 
-def run(name: str, program: str, where: str, what: str, package: str = "") -> ModuleType:
-    """The module. Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
+def run(name: str, program: str, where: str, what: str, package: str = "", file: str = "") -> ModuleType:
+    """The module; a pass may read the `file` that it was written in, for its uuid. Raises RefusedError without trust,
+    EnvironmentLackError where the program fails here."""
     if not trust.given():
         why = f"the dump holds source code for {what}"
         raise UntrustedSourceError(where, why, "read it, then add --trust to run it")
@@ -43,7 +44,7 @@ def run(name: str, program: str, where: str, what: str, package: str = "") -> Mo
     path = f"graphdbg-sources/{key}/{name}.py"
     linecache.cache[path] = (len(program), None, program.splitlines(keepends=True), path)
     module = ModuleType(f"{MODULE_PREFIX}{key}")
-    module.__file__, module.__package__ = path, package or None
+    module.__file__, module.__package__ = file if os.path.isfile(file) else path, package or None  # noqa: PTH113
     sys.modules[module.__name__] = module  # inspect looks there
     try:
         exec(compile(program, path, "exec"), vars(module))  # trusted
@@ -79,8 +80,17 @@ def of_spaces(spaces: Collection[str]) -> Iterator[DefinitionRecord]:
             left -= set(definition.spaces)
     for module, file in _own_files() if left else ():
         if (registered := left & _spaces_in(file)) and (program := _cut(file, _spaces_in(file), ())) is not None:
+            if not program.makes and module in SCRIPTS:
+                program = program._replace(missing=[*program.missing, "the compiled code that registers it"])
+            elif not program.makes:
+                program = CutProgram(_imported(module), {}, [], [], [])
             yield _definition(module, file, program, sorted(registered))
             left -= registered
+
+
+def _imported(module: str) -> str:
+    """The program of a module whose operators are made by compiled code, which the module loads."""
+    return f"import {module}\n"
 
 
 def _definition(module: str, file: str, cut_program: CutProgram, spaces: Sequence[str] = ()) -> DefinitionRecord:
@@ -145,7 +155,9 @@ def _spaces_in(file: str) -> frozenset[str]:
 
 @functools.cache
 def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str, str], ...]) -> CutProgram | None:
-    return cut("".join(linecache.getlines(file)), spaces, dict(values))
+    files = dict(_own_files())
+    made = cut("".join(linecache.getlines(file)), spaces, dict(values))
+    return made and whole(made, lambda name: "".join(linecache.getlines(files[name])) if name in files else "")
 
 
 def operators(functions: Iterable[str]) -> set[str]:
@@ -181,7 +193,7 @@ def _run(definition: DefinitionRecord, where: str) -> ModuleType:
         if not definition.argv and "sys.argv" in definition.program:
             say(f"{what} reads sys.argv, which the dump does not hold: here it is {sys.argv}; record again")
         with _words(definition.argv or sys.argv):
-            _ran[key] = definition, run(name, definition.program, where, what, package)
+            _ran[key] = definition, run(name, definition.program, where, what, package, definition.file)
     return _ran[key][1]
 
 
@@ -216,4 +228,6 @@ def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> En
     if not definition.program:
         return NotRegisteredError(error.what, f"{why}, and its source is not in the dump", error.fix)
     instead = "" if definition.module in SCRIPTS else f", or --import {definition.module}"
-    return NotRegisteredError(error.what, why, f"add --trust, which runs its definition as recorded{instead}")
+    imported = definition.program == _imported(definition.module)
+    runs = f"imports {name}" if imported else "runs its definition as recorded"
+    return NotRegisteredError(error.what, why, f"add --trust, which {runs}{instead}")

@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 import msgspec
+
+WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
 class ProgramLine(msgspec.Struct):
@@ -137,6 +141,11 @@ class Function(msgspec.Struct):
         own."""
         library = "/torch/" in self.file or ("/lib/python3" in self.file and "-packages/" not in self.file)
         return library and not any(item.graphs for item in self.compiles)
+
+    @property
+    def place(self) -> str:
+        """Its line in the program; empty for torch's wrapper around a module of a library."""
+        return "" if self.file.endswith(WRAPPER) else f"{PurePath(self.file).name}:{self.line}"
 
 
 class Skipped(msgspec.Struct):

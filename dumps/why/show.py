@@ -13,7 +13,6 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -138,7 +137,7 @@ def of_rows(run: Run | Following) -> list[Compiled]:
             for item in function.compiles:
                 for known in (by_name.get(graph.id.partition("/")[0]) for graph in item.graphs):
                     if known is not None:
-                        known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
+                        known.name, known.place = function.name, function.place
                         known.by_dynamo = function, item
     return list(by_name.values())
 
@@ -165,14 +164,16 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     if not reasons.processes:
         say(f"{text}: nothing was compiled")
         return
-    emit(render(reasons, min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal() else WIDTH), as_json=False)
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal() else WIDTH
+    emit(render(reasons, width, whole=isinstance(named, Run)), as_json=False)
 
 
 def text_of(text: str, width: int) -> str:
     """The text without notes on damage. Raises GraphdbgError for what cannot be found or has no journal."""
     named = resolve(text)
     _, reasons = _found(text, named)
-    return render(reasons, min(width, _WIDEST)) if reasons.processes else f"{text}: nothing was compiled"
+    shown = render(reasons, min(width, _WIDEST), whole=isinstance(named, Run))
+    return shown if reasons.processes else f"{text}: nothing was compiled"
 
 
 def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:

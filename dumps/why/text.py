@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from ..tables import plain
 from ..wording import counted, listed, size_text
 from . import frequent, wording
-from .model import Break, Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Symbol, Why
+from .model import WRAPPER, Break, Compile, DDPPart, Function, GraphLine, Guard, ProcessWhy, ProgramLine, Symbol, Why
 
 _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 
@@ -92,14 +92,13 @@ _VALUES = 8
 _SKIPPED = 8
 _SET_IN = 9
 """Columns before what is said of a compile."""
-_WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
-def render(reasons: Why, width: int = WIDTH) -> str:
-    """The whole text. Processes with equal texts share one."""
+def render(reasons: Why, width: int = WIDTH, *, whole: bool = True) -> str:
+    """The whole text, or that of one compile, without what counts them. Processes with equal texts share one."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in reasons.processes:
-        text = ProcessText(process, width).text()
+        text = ProcessText(process, width).text(whole)
         same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
     if len(reasons.processes) <= 1:
         return next((text for text, _ in same.values()), "")
@@ -130,14 +129,15 @@ class ProcessText:
         self.glossed: set[str] = set()
         self.abroad = False
 
-    def text(self) -> str:
+    def text(self, whole: bool = True) -> str:
         """The block of this process."""
         process = self.process
         if not process.known:
             whose = "an older graphdbg recorded them, or they came without Dynamo."
             self.add(0, f"Nothing says why these graphs exist: {whose}")
             return "\n".join(self.lines)
-        self._frequent()
+        if whole:
+            self._frequent()
         for function in sorted(process.functions, key=lambda function: function.foreign):
             self._function(function)
         if process.others:
@@ -205,7 +205,7 @@ class ProcessText:
         if function.foreign and not self.abroad:
             self.abroad = True
             self.title("-- in torch and Python themselves, without a graph:")
-        wrapper = function.file.endswith(_WRAPPER) and "<locals>" in function.name
+        wrapper = function.file.endswith(WRAPPER) and "<locals>" in function.name
         name = "torch's wrapper around a compiled module" if wrapper else function.name
         self.title(f"{name}{where}")
         alike: dict[tuple[str, str], list[Compile]] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -79,7 +78,6 @@ def of_run(run: Run) -> list[CompileTime]:
                 outer = next((row for row in mine if row.stage == "dynamo"), None)
                 if outer is None:
                     continue
-                place = f"{PurePath(function.file).name}:{function.line}"
                 cause = compiled.kind + (f": {compiled.guards[0].text}" if compiled.guards else "")
                 unfinished = outer.lost or outer.status in ("failed", *journal.IN_FLIGHT)
                 cause += (f"; it {'failed' if outer.status == 'failed' else 'did not end'}") if unfinished else ""
@@ -96,7 +94,7 @@ def of_run(run: Run) -> list[CompileTime]:
                 times.append(
                     CompileTime(
                         outer.id,
-                        f"{function.name}, {place}",
+                        ", ".join(filter(None, (function.name, function.place))),
                         cause,
                         tracing,
                         aot,

@@ -56,6 +56,14 @@ def test_a_row_says_function_stages_and_seconds(process: ProcessWriter, capsys: 
     assert len(listed(capsys, "--stages")) == 8
 
 
+def test_a_module_of_a_library_has_no_line_of_the_program(process, capsys) -> None:
+    file = "/site-packages/torch/_dynamo/external_utils.py"
+    note(process, "frame", compile="0_0", function="wrap_inline.<locals>.inner", of="Sequential", file=file, line=67)
+    graph(process, "0_0/dynamo", "compiling", "compiled", seconds=3.0)
+    process.close()
+    assert listed(capsys)[1].endswith("  Sequential") and "Sequential  first" in listed(capsys, "--time")[1]
+
+
 def test_what_failed_or_died_is_seen_at_once(process: ProcessWriter, capsys: pytest.CaptureFixture[str]) -> None:
     frame(process, "0_0")
     graph(process, "0_0/dynamo", "compiling", "failed", type="InductorError", message="as below")

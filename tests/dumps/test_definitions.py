@@ -6,14 +6,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import graphdbg
 from graphdbg.dumps import trust
-from graphdbg.dumps.definitions import cut
+from graphdbg.dumps.definitions import cut, whole
 from graphdbg.dumps.errors import EnvironmentLackError
+from graphdbg.dumps.torchside import definitions
 
 PROGRAM = """
 from __future__ import annotations
@@ -153,6 +155,62 @@ graph.output(graph.call_function(torch.ops.graphdbg_definitions.times.default, (
 graphdbg.save_graph(torch.fx.GraphModule({}, graph), [torch.ones(2)], "case")
 print("TRAINING")
 """
+
+
+PASS = "from passes import Fold\nimport torch._inductor.config as ic\nic.post_grad_custom_post_pass = Fold(3)\n"
+MODULES = {
+    "passes": "from __future__ import annotations\nimport math\nfrom tools import times\n"
+    "class Fold(times):\n    n = math.pi\n",
+    "tools": "def times(x): return x\n",
+}
+
+
+@pytest.mark.parametrize("clash", [False, True])
+def test_what_the_users_other_modules_define_stands_in_the_place_of_its_import(clash: bool) -> None:
+    made = cut(PASS, (), {"inductor.post_grad_custom_post_pass": "Fold"})
+    assert made is not None and "from passes import Fold" in made.program
+    texts = MODULES | ({"tools": "import other as math\ndef times(x): return math"} if clash else {})
+    found = whole(made, lambda name: texts.get(name, ""))
+    assert found.values == {"inductor.post_grad_custom_post_pass": "Fold(3)"}
+    compile(found.program, "program", "exec")
+    assert ("from tools import times" in found.program) is clash is ("def times" not in found.program)
+    assert "class Fold(times)" in found.program and "passes" not in found.program
+    assert whole(made, lambda name: "").program == made.program
+
+
+def test_a_registration_in_another_module_is_imported() -> None:
+    made = cut(PASS, (), {"inductor.post_grad_custom_post_pass": "Fold"})
+    text = "import torch\n@torch.library.custom_op('a::b', mutates_args=())\ndef Fold(x): ..."
+    assert made is not None and whole(made, lambda name: text) == made
+
+
+COMPILED = """
+import torch
+getattr(torch.library, "Libr" + "ary")("graphdbg_compiled", "DEF").define("twice(Tensor x) -> Tensor")  # as C++ does
+@torch.library.register_fake("graphdbg_compiled::twice")
+def _(x): return torch.empty_like(x)
+"""
+
+
+@pytest.mark.parametrize(("here", "said"), [("native", "which imports native.py"), ("__main__", "it lacks")])
+def test_a_module_whose_operators_compiled_code_makes_is_imported(here, said, tmp_path, monkeypatch) -> None:
+    file = tmp_path / "native.py"
+    file.write_text(COMPILED)
+    monkeypatch.setattr(definitions, "_own_files", lambda: [(here, str(file))])
+    (known,) = definitions.of_spaces({"graphdbg_compiled"})
+    assert (known.program == "import native\n") is (here == "native") is not known.missing
+    record = SimpleNamespace(definitions=[known])
+    error = definitions.refused(record, "graphdbg_compiled.twice", EnvironmentLackError("node", "is not there", "look"))
+    assert said in str(error)
+
+
+def test_a_pass_may_read_the_file_that_it_was_written_in(tmp_path: Path) -> None:
+    (tmp_path / "passes.py").touch()
+    files = {"": "graphdbg-sources/", str(tmp_path / "passes.py"): str(tmp_path)}
+    with trust.granted():
+        for file, begins in files.items():
+            module = definitions.run("passes", "KEY = __file__\n", "case", "the pass", file=file)
+            assert module.KEY.startswith(begins)
 
 
 @pytest.mark.long

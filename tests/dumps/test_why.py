@@ -277,8 +277,10 @@ def test_the_command(process: ProcessWriter, capsys: pytest.CaptureFixture[str])
     document = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in document["graphs"]] == ["0_0/forward"]
     assert document["why"][0]["functions"][0]["compiles"][0]["graphs"][0]["id"] == "0_0/forward"
+    frame(process, "0_1", cached=1)
     assert command(["ls", "myrun/0_0/forward", "--why"]) == 0
-    assert "first compile" in capsys.readouterr().out
+    of_one = capsys.readouterr().out
+    assert "first compile" in of_one and "no recompile" not in of_one, "of one compile nothing is counted"
     assert command(["ls", "--why"]) == 2
     assert "--why needs a run" in capsys.readouterr().err
 

@@ -487,3 +487,13 @@ def test_attention_that_drops_nothing_draws_nothing(dropped: float) -> None:
     attention = torch.nn.functional.scaled_dot_product_attention
     graph.output(graph.call_function(attention, (q, q, q), {"dropout_p": dropped}))
     assert eager.has_random(fx.GraphModule(torch.nn.Module(), graph)) == bool(dropped)
+
+
+@pytest.mark.parametrize("function", [torch.nn.functional.dropout, torch.nn.functional.dropout2d])
+@pytest.mark.parametrize(
+    ("given", "drawn"), [((0.0, True), False), ((0.5, False), False), ((0.5, True), True), ((), True)]
+)
+def test_dropout_that_drops_nothing_draws_nothing(function: Any, given: tuple[Any, ...], drawn: bool) -> None:
+    graph = fx.Graph()
+    graph.output(graph.call_function(function, (graph.placeholder("x"), *given)))
+    assert eager.has_random(fx.GraphModule(torch.nn.Module(), graph)) == drawn

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from graphdbg.dumps.graph_folder import write_graph_folder
-from graphdbg.dumps.schema import DefinitionRecord
+from graphdbg.dumps.schema import FORMAT, DefinitionRecord, RunRecord
 from graphdbg.dumps.store import load_graph, open_run
-from graphdbg.toolkit.recorder.summary import registered_here
+from graphdbg.dumps.writer import RunWriter
+from graphdbg.toolkit.recorder.summary import lines, registered_here
 from graphdbg.toolkit.replaying.replay import replay
-from graphdbg.toolkit.verdicts.own_passes import dropped_words, still_to_run, without_passes
+from graphdbg.toolkit.verdicts.own_passes import dropped_words, left_out, still_to_run, without_passes
 from tests.dumps.graphs import chain
 
 HOOK = "post_grad_custom_pre_pass"
@@ -51,6 +52,19 @@ def test_a_pass_of_a_script_that_is_not_recorded_is_not_promised_by_trust(tmp_pa
     assert (without, flags) == (f"without the run's own pass a pass ({HOOK}), whose source is not recorded", "")
     verdict = without_passes(saved, [f"setting inductor.{HOOK} is not applied: its value could not be saved"])
     assert verdict is not None and not any("--trust" in line for line in verdict.next)
+
+
+@pytest.mark.parametrize(("module", "flags"), [("decomps", "--import decomps"), ("__main__", "")])
+def test_a_decomposition_of_the_users_is_brought_back_by_the_first_command(module, flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    process = RunWriter.create(Path("run"), RunRecord(format=FORMAT, command=["train.py"])).process()
+    process.save_graph(chain("0_0/dynamo"))
+    own = {"unsaved": "decomposition aten.silu.default", "what": f"{module}.silu", "module": module}
+    process.journal.event("note", message="own", file="/home/ann/decomps.py", line=6, **own)
+    process.close()
+    said = "the run's own silu in decomps.py:6 (decomposition aten.silu.default)" if flags else ""
+    assert left_out(open_run("run")) == (said, flags)
+    assert f"  graphdbg triage run {flags}".rstrip() in lines(Path("run"))
 
 
 def test_a_lowering_that_torch_wraps_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

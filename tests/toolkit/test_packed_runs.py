@@ -9,6 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from graphdbg.dumps.errors import NotRegisteredError
+from graphdbg.dumps.graph_folder import write_graph_folder
+from graphdbg.dumps.wording import TYPED, UNPACKED
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.verdicts.verdict import unloadable
+from tests.dumps.graph_text import graph
+
 SCRIPT = """
 import torch
 import torch._inductor.config as config
@@ -52,3 +59,14 @@ def test_a_packed_failure_fails_elsewhere(tmp_path: Path) -> None:
         + graphdbg(away, "ls", "bug.zip", "--json").stdout
     )
     assert not [word for word in ("anneliese", "nobody may read", "project") if word in told]
+
+
+def test_a_graph_of_an_archive_that_cannot_be_loaded_is_named_below_the_archive(tmp_path: Path) -> None:
+    folder, archive = tmp_path / f"{UNPACKED}1", tmp_path / "bug.zip"
+    path = folder / "run" / "case"
+    write_graph_folder(path, graph("x: [2]\ny = nowhere.op.default(x) [2]\nreturn y"))
+    (folder / TYPED).write_text(str(archive))
+    with pytest.raises(NotRegisteredError) as raised:
+        Case.at(path).live()
+    assert str(raised.value).startswith(f"{archive / 'case'}: node y: ")
+    assert unloadable(raised.value, path).reason.startswith("node y: ")

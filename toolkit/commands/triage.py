@@ -267,12 +267,16 @@ def _end(
 
 
 def run_table(triaged: RunTriage) -> str:
-    """The graphs in the order in which to look at them; without the columns in which nothing is known of any."""
+    """The graphs in the order in which to look at them; without the columns in which nothing is known of any. What is
+    said of several graphs is said at the first."""
     columns = [Column("id", style="bold"), *_JUDGED, Column("fidelity", expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
+    first = dict[str, str]()
     for row in triaged.graphs:
-        also = f"; also {', '.join(row.also)}" if row.also else ""
-        cells.append((row.id, *_judged(row, ran=bool(row.seconds)), row.fidelity, one_line(row.reason + also, 120)))
+        text = one_line(row.reason + (f"; also {', '.join(row.also)}" if row.also else ""), 120)
+        alike = first.setdefault(text, row.id)
+        text = text if alike == row.id or len(text) < len(f"as {alike}") else f"as {alike}"
+        cells.append((row.id, *_judged(row, ran=bool(row.seconds)), row.fidelity, text))
     told = [at for at in range(len(columns)) if any(row[at] for row in cells)]
     return render([columns[at] for at in told], [[row[at] for at in told] for row in cells], terminal=on_terminal())
 

@@ -71,7 +71,11 @@ def waited(
 
 
 def _what(function: str, payload: Mapping[str, Any]) -> str:
-    """A question in words, as far as its payload shows: the rung, and the graph by its id."""
+    """A question in words, as far as its payload shows: the rung, and the graph by its id; two stages by theirs."""
     task = function.partition(":")[0].rpartition(".")[2]
-    graph = str(payload.get("path") or "").rpartition(f"/{GRAPHS_FOLDER}/")[2]
+    graph, before, after = (
+        str(payload.get(key) or "").rpartition(f"/{GRAPHS_FOLDER}/")[2] for key in ("path", "before", "after")
+    )
+    if before and after:
+        return f"comparing {after} with {before}"
     return " of ".join(part for part in (str(payload.get("rung") or task), graph) if part)

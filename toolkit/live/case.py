@@ -33,6 +33,7 @@ from ...dumps.torchside import targets
 from ...dumps.torchside.history import bases_of, computed
 from ...dumps.torchside.values import BUFFER
 from ...dumps.torchside.wrappers import is_wrapper
+from ...dumps.wording import typed_path
 from .. import torch_private as t
 from . import gpu_only, process_groups
 from .eager import clone_inputs, graphs_in
@@ -80,8 +81,8 @@ class Case:
             record = relocated(record, "cuda", "cpu")
             inputs_record = inputs_record and relocated(inputs_record, "cuda", "cpu")
         spec = ReplaySpec.of(record, device=device)
-        gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
-        inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
+        gm, _, mode = live.fake_module(record, tensors, where=str(typed_path(saved.path)))
+        inputs = live.inputs(record, inputs_record, tensors, seed, where=str(typed_path(saved.path)))
         notes = follow_saved(gm, mode, record)
         _numbers_known(gm, record)
         _known_to_autograd(gm, inputs, spec)
@@ -110,7 +111,9 @@ def _lowered(saved: SavedGraph) -> dict[int, Any]:
     for stage in ("joint", "inference") if saved.record.stage in FULL_STAGES else ():
         if (saved.path.parent / stage).exists():
             inner = load_graph(saved.path.parent / stage)
-            output = live.fake_module(inner.record, inner.tensors, where=str(inner.path))[0].graph.output_node()
+            output = live.fake_module(inner.record, inner.tensors, where=str(typed_path(inner.path)))[
+                0
+            ].graph.output_node()
             lowered: dict[int, Any] = {}
             for description, node in zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False):
                 place = re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(description))

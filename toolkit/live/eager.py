@@ -179,12 +179,12 @@ def is_random(node: fx.Node) -> bool:
 def _idle(node: fx.Node) -> bool:
     """Whether a node of the program's could draw but is set to drop nothing."""
     name = getattr(node.target, "__name__", "")
-    place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(
-        name, ("", None)
-    )
-    at = {"training": 2, "dropout_p": 4}.get(place, 0)
-    given = node.args[at] if len(node.args) > at > 0 else node.kwargs.get(place, 0.0 if place == "dropout_p" else None)
-    return bool(place) and given == neutral and given is not None
+    if name == "scaled_dot_product_attention":
+        return bool((node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) == 0.0)
+    if "dropout" not in name:
+        return False
+    given = dict(zip(("p", "training"), node.args[1:3], strict=False)) | node.kwargs
+    return bool(given.get("p") == 0.0) or given.get("training", given.get("train")) is False
 
 
 def is_uninitialised(node: fx.Node) -> bool:

@@ -51,7 +51,7 @@ from .aside import (
 )
 from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
-from .records import DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
+from .records import AS_COMPILED, DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, counts, leaves_of
 
@@ -253,7 +253,7 @@ class Beside:
             other = run("eager")
             row = comparing.judged(rung, "dynamo", part, other, begun, {}, noise, self.function.levels)
             if not row.verdict.failed:
-                note("it calls torch.compiler.is_compiling(): eager was made to take the compiled path")
+                note(AS_COMPILED)
                 self.eager = self.eager if part else other.values
                 self._judge(part, other)
                 return

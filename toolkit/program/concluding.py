@@ -41,6 +41,7 @@ from ..verdicts.verdict_words import DRAWS, word
 from .judging import MEANS, JudgedCall
 from .records import (
     ALONE,
+    AS_COMPILED,
     BACKENDS,
     DRAWN,
     FILTERED,
@@ -405,7 +406,7 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
     raised = f" ({program.raised})" if program.raised else ""
     if lacking := next((row.verdict.reason for call in program.calls for row in call.rows if row.verdict.skipped), ""):
         return cannot_tell(f"the program itself ended with {_by(code)}: {lacking}")
-    rest = "nothing that was compared departs from eager"
+    rest = f"nothing that was compared departs from eager{_path(program.calls)}"
     if "of CUDAGraphs that has been overwritten" in raised:
         return cannot_tell(
             f"the program itself ended with {_by(code)}: {_OVERWRITTEN}; {rest}, with CUDA graphs off beside it"
@@ -539,6 +540,12 @@ def _of_call(call: Call) -> Verdict:
     return msgspec.structs.replace(verdict, reason=f"{call.place}: {verdict.reason}")
 
 
+def _path(calls: Sequence[Call]) -> str:
+    """Behind "eager": that it was made to take the path of compiled code, where it was."""
+    made = any(AS_COMPILED in call.notes for call in calls)
+    return made * " on the path of torch.compiler.is_compiling(), but its results differ without"
+
+
 def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
     judged = [call for call in triaged.calls if call.judged]
     functions = counted(len({(call.function, call.file, call.line) for call in triaged.calls}), "function")
@@ -556,6 +563,7 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         drawn = [row for call in judged if DRAWN in call.notes for row in call.rows if row.rung == "inductor"]
         rest += f". {DRAWS}" if drawn else ""
         but = ", except for what rounding may do" if triaged.verdict.verdict == "rounding" else ""
+        but += _path(judged)
         backward = any(row.part for call in judged for row in call.rows)
         what = "Results, gradients and what is written" if backward else "Results and what is written (no gradients)"
         return f"{what} agree with eager{but}: {of}{calls}. {rest}."

@@ -36,6 +36,7 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 
 
 DRAWN = "draws random numbers"
+AS_COMPILED = "it calls torch.compiler.is_compiling(): eager was made to take the compiled path"
 REPLICA = "DistributedDataParallel runs as its module alone"
 FILTERED = " leaves guards out; what runs beside it keeps them all"
 """The notes on such calls; of the last, behind what leaves them out."""

@@ -194,9 +194,8 @@ def lines(
     sentences += _notes(notes, errors or {})
     sentences += _cost(notes) if rows else []
     if rows:
-        trust_helps = any(str(note.get("unsaved", "")).startswith("setting ") for note in notes)
         sentences.append("graphdbg: next, try")
-        sentences += [f"  {typed(command)}" for command in _commands(rows, name, trust_helps)]
+        sentences += [f"  {typed(command)}" for command in _commands(rows, name, notes)]
     return sentences
 
 
@@ -324,11 +323,14 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     return sentences
 
 
-def _commands(rows: list[index.ListedGraph], name: str, trusting: bool) -> list[str]:
+def _commands(rows: list[index.ListedGraph], name: str, notes: Sequence[Mapping[str, Any]]) -> list[str]:
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
     saved = load_graph(chosen.path)
-    flag = " --trust" if trusting or saved.sourced else ""
+    unsaved = [(str(note.get("unsaved", "")), str(note.get("module") or "__main__")) for note in notes]
+    flag = " --trust" if saved.sourced or any(what.startswith("setting ") for what, _ in unsaved) else ""
+    homes = [home for what, home in unsaved if what.startswith((DECOMPOSITION, LOWERING)) and home != "__main__"]
+    flag += "".join(f" --import {home}" for home in dict.fromkeys(homes))
     alone = not groups_of(saved.record)
     first = f"graphdbg minify {name}/{chosen.id}" if bad and alone else f"graphdbg triage {name}"
     return [first + flag, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}{flag}"]

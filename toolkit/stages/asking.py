@@ -153,9 +153,12 @@ def judge_stages(
     graphs: Sequence[SavedGraph], how: How, server: Servers, *, limit_s: float = LIMIT_S
 ) -> tuple[SavedGraph, Verdict] | None:
     """The first graph that computes something else than the one it was made of, with the verdict; None where none
-    does."""
+    does, or where two of them do not end in time, as the others will not."""
     judged = (_judged(pair, how, server, min(limit_s, LIMIT_S)) for pair in pairs(graphs) if comparable(pair))
-    return next(filter(None, judged), None)
+    try:
+        return next(filter(None, judged), None)
+    except TimeoutError:
+        return None
 
 
 def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
@@ -169,6 +172,8 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
             answer = ask(TASK, payload, limit_s, server=server).answer()
     except GraphdbgError:
         return None
+    if answer.status == "timeout":
+        raise TimeoutError
     if answer.status != "done" or (difference := answer.value) is None:
         return None
     after = pair.forward if pair.forward is not None and difference["forward"] else pair.after

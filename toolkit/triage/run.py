@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...dumps import deaths
 from ...dumps.errors import GraphdbgError, LostServer
+from ...dumps.journal import IN_FLIGHT
 from ...dumps.schema import InputRecord, TensorValue
 from ...dumps.store import Run, SavedGraph
 from ...dumps.wording import counted
@@ -47,6 +49,9 @@ LEVELS = (
     ("post_grad_forward", "post_grad_inference", "post_grad_backward"),
 )
 """Stages from wide to narrow; those of one level together make up the compile."""
+
+
+_FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 
 
 class Candidate(NamedTuple):
@@ -249,8 +254,10 @@ class _Work:
 
     def _parted(self, candidate: Candidate, share: float) -> bool:
         """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is
-        compiled."""
-        if self.rung != "inductor":
+        compiled. Not asked of a compile that was at work when its process was ended from outside: it may hang."""
+        ended = [end.process.name for end in deaths.endings(self.run.processes) if end.signal in _FROM_OUTSIDE]
+        hung = candidate.graph.status in IN_FLIGHT and candidate.graph.process in ended
+        if self.rung != "inductor" or hung:
             return False
         parted = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
         if parted is not None:

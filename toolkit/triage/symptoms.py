@@ -29,8 +29,9 @@ from ...dumps.store import Run, SavedGraph
 from ...dumps.why.frequent import causes as causes_of
 from ...dumps.why.model import Compile
 from ...dumps.why.times import function_of, keep_steady, of_run
-from ...dumps.wording import counted, error_line, size_text
+from ...dumps.wording import counted, error_line, shortened, size_text
 from ..isolation import ForkServer, opened
+from ..isolation.imports import option_words
 from ..live.process_groups import groups_of
 from ..replaying.after_failure import triggered
 from ..replaying.replay import How, replay, slowed
@@ -255,7 +256,7 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
     end = next((end for end in deaths.endings(run.processes) if end.process.name == row.process), None)
-    why = "what it waited for is outside the graph"
+    why = "it was slow, or what it waited for is outside the graph"
     if end is not None and end.signal in _ITS_OWN:
         text += f" by {end.signal}"
         why = "the inputs of the run, or what is outside the graph, made it fail there"
@@ -281,8 +282,8 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    verdict = cannot_tell(f"{text}; no graph fails by itself, so the cause may be outside of graphs")
-    return f"{text}.", verdict.then(whole_program(run))
+    reason = f"{text}; no graph fails by itself: the cause is outside of them, or in a later execution of one"
+    return f"{text}.", cannot_tell(reason).then(whole_program(run))
 
 
 def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -450,9 +451,10 @@ def noticed(run: Run) -> Noticed:
         return Noticed("nan", f"found in the journal: {seen[0].message}")
     failed = [row for row in run.rows if row.status == "failed" and "KeyboardInterrupt" not in (row.error or "")]
     if failed:
-        error = error_line(failed[0].error)[:120] if failed[0].error else ""
+        error = error_line(failed[0].error) if failed[0].error else ""
         out_of_memory = any(word in error.lower() for word in ("out of memory", "can't allocate memory", "bad_alloc"))
-        return Noticed("memory" if out_of_memory else "crash", f"found in the journal: {failed[0].id} failed: {error}")
+        why_so = f"found in the journal: {failed[0].id} failed: {shortened(error, 120)}"
+        return Noticed("memory" if out_of_memory else "crash", why_so)
     ends = deaths.endings(run.processes)
     stopped = [end.signal for end in ends if end.status == "killed"]
     lost = [row for row in run.rows if row.lost or (row.status == "failed")]
@@ -527,6 +529,9 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED:
         go_on = [*(command for verdict in verdicts for command in verdict.next), *judged.next] or [whole_program(run)]
         judged = judged.then(*dict.fromkeys(go_on))
+    elif judged.verdict == "cannot_tell" and not result.interrupted:  # there was no time
+        words = [*option_words(asking.imports), *(("--symptom", symptom) if asked else ())]
+        judged = judged.then(_of_run(run, "triage", *words, "--max-time", f"{4 * max_time_s:.0f}"))
     elif not judged.exit_code:
         judged = judged.then(*dict.fromkeys([*no_failure, *judged.next]))
     result.summary = _summed_up(result, judged, looked, asked=asked)

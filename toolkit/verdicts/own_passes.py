@@ -182,10 +182,13 @@ def left_out(run: Run) -> tuple[str, str]:
             lost = [known for known in passes(saved, all=True) if known.file]
             mine = [known for known in saved.record.definitions if known.program and not known.missing]
             ops = [space for definition in mine for space in definition.spaces]
+            own = [known for known in registered(saved) if known.hook.startswith((DECOMPOSITION, LOWERING))]
         except GraphdbgError:
             continue
         if lost:
             return f"the run's own pass {' and '.join(known.text for known in lost)}", flags_for(saved, lost)
+        if own and (flags := flags_for(saved, own)):
+            return f"the run's own {' and '.join(known.text for known in own)}", flags
         if ops:
             return f"operators of the run's own ({', '.join(dict.fromkeys(ops))})", "--trust"
     return "", ""

@@ -11,6 +11,7 @@ Nothing is judged here, and there are no words: those are in `verdict_words`. Im
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from click.core import ParameterSource
 
 from ...dumps.index import is_run
 from ...dumps.store import SavedGraph
+from ...dumps.wording import typed_path
 from ..isolation.imports import option_words, with_trust
 from ..live.rung import LADDER
 from .signature import Signature
@@ -280,7 +282,8 @@ def cannot_tell(reason: str, detail: str = "") -> Verdict:
 
 def unloadable(error: Exception, path: Path) -> Verdict:
     """The verdict that a saved graph cannot be loaded, and why, without its place, which stands beside."""
-    return cannot_tell(str(error).removeprefix(f"{path.absolute()}: ").removeprefix(f"{path}: "))
+    places = [f"{place}: " for place in (path.absolute(), path, typed_path(path))]
+    return cannot_tell(functools.reduce(str.removeprefix, places, str(error)))
 
 
 def abandoned(error: str | None) -> Verdict:

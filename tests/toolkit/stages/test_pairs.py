@@ -15,6 +15,7 @@ import pytest
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
 from graphdbg.toolkit.replaying.replay import How
+from graphdbg.toolkit.stages import asking
 from graphdbg.toolkit.stages.asking import judge_stages, pairs
 
 PROGRAM = """
@@ -73,6 +74,20 @@ def test_a_backward_that_is_compiled_late_belongs_to_its_own_part() -> None:
         ["backward.1", "post_grad_backward.1", None],
         ["joint", "backward", "forward"],
     ]
+
+
+def test_after_stages_that_do_not_end_in_time_no_others_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    answer = SimpleNamespace(status="timeout", answer=lambda: answer)
+    monkeypatch.setattr(asking, "ask", lambda *given, **named: asked.append(given[0]) or answer)
+    monkeypatch.setattr(asking, "passes", lambda graph: [])
+    monkeypatch.setattr(asking, "comparable", lambda pair: True)
+    graphs = [
+        SimpleNamespace(id=f"0_0/{stage}", local_id=f"0_0/{stage}", stage=stage, status="ran", process="p", path=Path())
+        for stage in ("dynamo", "pre_grad", "joint", "joint_passed")
+    ]
+    assert len(pairs(graphs)) > 1
+    assert judge_stages(graphs, How(), None) is None and len(asked) == 1
 
 
 @pytest.mark.long

@@ -53,7 +53,14 @@ def test_graphs_with_other_numbers_are_others(tmp_path: Path) -> None:
     assert (second.same_as, third.same_as) == (first.graph.id, "")
 
 
-def test_lines_come_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+ONE = {"path": "/r/pid1/graphs/0_0/forward", "rung": "inductor"}
+TWO = {"before": "/r/pid1/graphs/0_0/pre_grad", "forward": "", "after": "/r/pid1/graphs/0_0/joint"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"), [(ONE, "inductor of 0_0/forward"), (TWO, "comparing 0_0/joint with 0_0/pre_grad")]
+)
+def test_lines_come_while_it_waits(asked: dict[str, str], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
     done = threading.Event()
     lines: list[str] = []
@@ -68,9 +75,7 @@ def test_lines_come_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         if begun:
             ready.set()
         with heartbeat.beating(tell):
-            asked = {"path": "/r/pid1/graphs/0_0/forward", "rung": "inductor"}
             heartbeat.waited(done, ready, "package.task:run", asked, 300.0)
         done.clear()
-        said = "inductor of 0_0/forward: 0 s so far, 300 s at most" if begun else f"{heartbeat.STARTING}: 0 s so far"
-        assert lines == [said] * 2
+        assert lines == [f"{what}: 0 s so far, 300 s at most" if begun else f"{heartbeat.STARTING}: 0 s so far"] * 2
         lines.clear()

@@ -20,6 +20,7 @@ from graphdbg.toolkit.commands.triage import run_table
 from graphdbg.toolkit.live.process_groups import peers
 from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.replaying.replay import How
+from graphdbg.toolkit.triage import run as screening
 from graphdbg.toolkit.triage import symptoms
 from graphdbg.toolkit.triage.ladder import Steady, triage
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
@@ -38,7 +39,7 @@ from graphdbg.toolkit.verdicts import own_passes
 from graphdbg.toolkit.verdicts.ladder_words import whole_program
 from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.own_passes import Pass
-from graphdbg.toolkit.verdicts.verdict import OK, Verdict
+from graphdbg.toolkit.verdicts.verdict import NOT_JUDGED, OK, Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
 
@@ -204,6 +205,18 @@ def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, ser
     assert verdict.next == [f"graphdbg ls {limited.path} --why"]
 
 
+def test_of_an_error_in_the_journal_what_is_told_ends_at_a_word_and_all_of_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
+    run, words = open_run("run"), "RuntimeError: " + "word " * 40
+    found = []
+    for error in (words, f"{words}: can't allocate memory"):
+        monkeypatch.setattr(run, "rows", [SimpleNamespace(id="0_0/dynamo", status="failed", error=error)])
+        found.append(noticed(run))
+    assert [one.symptom for one in found] == ["crash", "memory"]
+    assert all(one.why.endswith(" word…") for one in found)
+
+
 def test_a_process_that_ended_at_the_recompile_limit_has_that_symptom(limited, monkeypatch):
     found = []
     for error in ("FailOnRecompileLimitHit: Hard failure due to fullgraph=True", "KeyError: 3"):
@@ -256,6 +269,7 @@ def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_pa
     assert found.symptom == "crash" and "exit code 1" in found.why
     judged = triage_symptom(run, *found, asked=False, max_time_s=100, server=server)
     assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
+    assert judged.verdict.reason.endswith("the cause is outside of them, or in a later execution of one")
 
 
 def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recorded, tmp_path, monkeypatch):
@@ -268,6 +282,31 @@ def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recor
     run = open_run(tmp_path / "run")
     program, *others = triage_symptom(run, *noticed(run), asked=False, max_time_s=100).verdict.next
     assert program.startswith("graphdbg triage -- ") and others == [again]
+
+
+@pytest.mark.parametrize(("name", "asked"), [("SIGTERM", []), ("SIGSEGV", ["run"])])
+def test_the_stages_of_a_compile_that_was_ended_from_outside_are_not_compared(tmp_path, monkeypatch, name, asked):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
+    whole, found = open_run("run"), []
+    end = SimpleNamespace(signal=name, process=whole.processes[0])
+    monkeypatch.setattr(screening.deaths, "endings", lambda processes: [end])
+    monkeypatch.setattr(screening, "judge_stages", lambda *_, **__: found.append("run"))
+    work = screening._Work(whole, SimpleNamespace(start_s=0.0), How(), 100, found.append)
+    (candidate,) = screening.candidates(whole, ())
+    candidate.graph.status = "compiling"
+    assert not work._parted(candidate, 1.0) and found == asked
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_where_no_graph_had_time_the_next_command_gives_more(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
+    unjudged = Verdict("cannot_tell", reason="the time was over", detail=NOT_JUDGED)
+    monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], verdict=unjudged))
+    found = triage_symptom(open_run("run"), "wrong", "", asked=asked, max_time_s=100, imports=("myop",))
+    flags = " --symptom wrong" * asked
+    assert found.verdict.next == [f"graphdbg triage run --import myop{flags} --max-time 400"]
 
 
 def test_a_graph_that_eager_refuses_is_left_to_the_whole_program(tmp_path, monkeypatch, server):
@@ -302,7 +341,10 @@ def test_a_program_that_was_ended_may_have_been_in_a_later_execution_of_a_graph(
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(-11, "ended by SIGSEGV, but here it ends and is right: the inputs"), (-9, "right: what it waited for is")],
+    [
+        (-11, "ended by SIGSEGV, but here it ends and is right: the inputs"),
+        (-9, "right: it was slow, or what it waited for is"),
+    ],
 )
 def test_a_graph_in_flight_at_a_death_waited_only_where_it_was_killed_from_outside(recorded, tmp_path, code, said):
     whole = open_run(shutil.copytree(recorded, tmp_path / "run"))
@@ -355,6 +397,13 @@ def test_columns_in_which_nothing_is_known_are_left_out():
     assert run_table(RunTriage([row], [], [])).split() == said.split()
     row.error = 0.5
     assert run_table(RunTriage([row], [], [])).split()[:3] == ["id", "verdict", "error"]
+
+
+def test_what_is_said_of_several_graphs_is_said_at_the_first():
+    why = Verdict("cannot_tell", reason="the op 'mine.own' is not registered in this process")
+    rows = [GraphRow("inductor", why, id=f"0_0/{stage}", stage=stage) for stage in ("forward", "backward")]
+    text = run_table(RunTriage(rows, [], []))
+    assert text.count("mine.own") == 1 and text.rstrip().endswith("0_0/backward  cannot tell  as 0_0/forward")
 
 
 @pytest.mark.parametrize(
