@@ -111,9 +111,8 @@ def _lowered(saved: SavedGraph) -> dict[int, Any]:
     for stage in ("joint", "inference") if saved.record.stage in FULL_STAGES else ():
         if (saved.path.parent / stage).exists():
             inner = load_graph(saved.path.parent / stage)
-            output = live.fake_module(inner.record, inner.tensors, where=str(typed_path(inner.path)))[
-                0
-            ].graph.output_node()
+            graph = live.fake_module(inner.record, inner.tensors, where=str(typed_path(inner.path)))[0].graph
+            output = graph.output_node()
             lowered: dict[int, Any] = {}
             for description, node in zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False):
                 place = re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(description))
