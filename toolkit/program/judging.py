@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.opening import text_of
 from ...dumps.store import Run, SavedGraph, resolve
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
@@ -218,11 +219,7 @@ def _spelled(file: str, name: str) -> str:
 
 def _touches_torch(file: str) -> bool:
     """Whether a module's text names something of torch's own, or registers an operator."""
-    try:
-        text = Path(file).read_text(errors="replace")
-    except OSError:
-        return False
-    return re.search(r"torch\.(_|library)", text) is not None
+    return re.search(r"torch\.(_|library)", text_of(file)) is not None
 
 
 def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
@@ -244,11 +241,5 @@ def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
     graph = triage.where.graph if triage.where is not None else ""
     if where is not None and not where.graph:
         where = msgspec.structs.replace(where, graph=graph)
-    return msgspec.structs.replace(
-        triage,
-        where=where,
-        layer=blamed.layer or triage.layer,
-        fault=blamed.fault or triage.fault,
-        workaround=blamed.workaround or triage.workaround,
-        next=blamed.next or triage.next,
-    )
+    known = {name: told for name in ("layer", "fault", "workaround", "next") if (told := getattr(blamed, name))}
+    return msgspec.structs.replace(triage, where=where, **known)
