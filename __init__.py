@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .dumps.displayed import makers
+from .dumps.late import late
 
 _HOME = {
     "record": "toolkit.recorder.starting",
@@ -75,10 +76,7 @@ makers.update(
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
-    raise AttributeError(f"module 'graphdbg' has no attribute {name!r}")
+__getattr__ = late(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
