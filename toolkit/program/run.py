@@ -36,7 +36,7 @@ from ...dumps.errors import BadValueError, CannotStartError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
 from ..isolation.heartbeat import BEAT_S
-from .concluding import ProgramTriage, concluded, verified
+from .concluding import ProgramTriage, concluded, verified, with_program
 from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, departing, read
 
@@ -111,8 +111,8 @@ def triage_program(
     if (program.late or left.missed) and not triaged.verdict.failed:
         seconds: float = options["seconds"]
         flags = [*(["--calls", calls] if calls else []), *(["--limit", f"{limit_s:g}"] if limit_s else [])]
-        longer = ["graphdbg", "triage", "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags, "--", *command]
-        triaged.verdict = triaged.verdict.then(shlex.join(longer), *triaged.verdict.next)
+        longer = with_program("triage", command, "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags)
+        triaged.verdict = triaged.verdict.then(*longer, *triaged.verdict.next)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:
         if call.repro and call.failed is None:  # its graphs say that it is rounding
