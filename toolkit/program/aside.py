@@ -55,14 +55,11 @@ class EagerMode(t.TorchDispatchMode):
         return True
 
 
-@contextlib.contextmanager
-def own_hooks() -> Iterator[None]:
+def own_hooks() -> contextlib.AbstractContextManager[None]:
     """Keeps what is saved for a backward from the program's own hooks (a checkpoint counts it)."""
     if t.look_up("top_saved_tensors_hooks")(False) is None:
-        yield
-        return
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        yield
+        return contextlib.nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 @contextlib.contextmanager

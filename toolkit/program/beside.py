@@ -7,7 +7,7 @@ Everything is left as the program had it.
 
 For example:
 
-    beside = Beside(shadow, function, call, args, kwargs, start)
+    beside = Beside(shadow, asked, call, start)
     beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
 """
 
@@ -56,7 +56,7 @@ from .repro import stance
 from .start import ABSENT, Start, counts, leaves_of
 
 if TYPE_CHECKING:
-    from .shadowing import CompiledFunction, Shadow
+    from .shadowing import Asked, Shadow
 
 
 TRIES, SURE = 10, 4
@@ -110,12 +110,9 @@ def _broadcasts(replica: DistributedDataParallel) -> bool:
 class Beside:
     """One call beside the program's own."""
 
-    def __init__(
-        self, shadow: Shadow, function: CompiledFunction, call: Call, args: Any, kwargs: Any, start: Start
-    ) -> None:
-        self.shadow, self.function, self.call = shadow, function, call
+    def __init__(self, shadow: Shadow, asked: Asked, call: Call, start: Start) -> None:
+        self.shadow, self.asked, self.function, self.call = shadow, asked, asked.function, call
         self.start: Any = start
-        self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
@@ -132,17 +129,14 @@ class Beside:
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
-        self.trace = trace_of(shadow.folder, call.pid)
         self.raised = False
         """Whether a rung raised something."""
 
     def keep(self) -> None:
         """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
         departs."""
-        function, number, wanted = self.function, self.call.number, bool(self.call.failed)
-        state = self.start, self.ambient, self.touched
         with quiet():
-            function.kept.call(function.function, number, self.args, self.kwargs, *state, wanted)
+            self.function.kept.call(self.asked, self.start, self.ambient, self.touched, bool(self.call.failed))
         self.start.put_back()
         self.write_repro({})
 
@@ -390,7 +384,7 @@ class Beside:
         replicas = self.start.reached.replicas
         if self.drawn or (replicas and self.start.reached.backward) or any(map(_broadcasts, replicas)):
             return {}
-        return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
+        return self._left(leaves_of(result, "result"), self.asked.args, self.asked.kwargs, own=True)
 
     def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
         """Compares the program's own call with eager: code compiled for an earlier call may be used for this one,
@@ -484,12 +478,13 @@ class Beside:
         replicas = replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
         as_compiled = self.as_compiled and rung == "eager"
         path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
-        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
+        trace = traced(trace_of(self.shadow.folder, self.call.pid))
+        with trace, quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
         """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
-        whole = (self.args, self.kwargs)
+        whole = (self.asked.args, self.asked.kwargs)
         flat = [tensor for tensor in t.tree_leaves(whole) if isinstance(tensor, torch.Tensor) and not tensor.is_leaf]
         unique = list({id(tensor): tensor for tensor in flat}.values())
         copies = dict(zip(map(id, unique), clone_inputs(unique), strict=True))

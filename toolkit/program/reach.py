@@ -459,6 +459,14 @@ def _installed_into(folder: str) -> set[str]:
     }
 
 
+def user_place() -> tuple[str, int]:
+    """File and line of the innermost frame that is neither a library's nor ours, else of the outermost."""
+    frame, ours = sys._getframe(1), (f"{Path(__file__).parents[2]}{os.sep}", "<eval_with_key>")
+    while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:
     """Name, file and line of a function as users know it; of one of torch's, where it was given to torch.compile."""
     inner, owner = callable_of(function)
