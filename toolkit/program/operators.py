@@ -29,10 +29,9 @@ from ...dumps.walk import user_frame
 from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
-from ..live.eager import fill
+from ..live.eager import EagerMode, fill
 from ..live.execution import settle
 from ..verdicts.mismatches import Mismatch, NodeMismatch
-from .aside import EagerMode
 from .reach import user_place
 
 
@@ -124,23 +123,21 @@ class Poison(EagerMode):
         super().__init__()
         self.byte = byte
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
+    def after(self, func: Any, given: Any, output: Any) -> None:
+        """Fills what such an operation returns."""
         if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
             for tensor in t.tree_leaves(output):
                 plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
                 if plain and (tensor.is_floating_point() or tensor.is_complex()):
                     fill(tensor, poison=self.byte)
-        return output
 
 
 class Waiting(EagerMode):
     """Waits for the device after each operation."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
+    def after(self, func: Any, given: Any, output: Any) -> None:
+        """Waits."""
         settle()
-        return output
 
 
 class Tracing(EagerMode):
