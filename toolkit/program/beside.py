@@ -254,29 +254,35 @@ class Beside:
             self.as_compiled = False
         if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
             self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
+        if self._accused(part, failed):
+            self._departs(part, compared)
+        if self.shadow.go_on:
+            with contextlib.suppress(Exception):
+                first.differences = comparing.differences(eager.values, run("eager", rounded=0).values)
+        self.shadow.write(self.call)
+
+    def _accused(self, part: str, failed: list[CallRung]) -> list[CallRung]:
+        """Of the rungs that depart those that show a fault of what the program runs; what the others do is said, and is
+        no failure."""
         own = self.call.rows[-1].verdict
         for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
             raises = own.failed and row.verdict.kind == "crash" and own.kind != "crash"
             if raises or not own.failed:
                 but = "the program's compiled code does not"
                 differs = "raises something" if raises else "differs from eager"
-                note(f"{row.rung} alone {differs} ({row.verdict.reason}); {but}")
+                self.call.notes.append(f"{row.rung} alone {differs} ({row.verdict.reason}); {but}")
                 row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
         failed = [row for row in failed if row.verdict.failed]
-        if failed and self.drawn and self._draws_otherwise(failed):
-            names = ""
-            with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
-                names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
-            drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
-            self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
-            for row in failed:
-                row.verdict = cannot_tell(self.call.why)
-        elif failed:
-            self._departs(part, compared)
-        if self.shadow.go_on:
-            with contextlib.suppress(Exception):
-                first.differences = comparing.differences(eager.values, run("eager", rounded=0).values)
-        self.shadow.write(self.call)
+        if not failed or not self.drawn or not self._draws_otherwise(failed):
+            return failed
+        names = ""
+        with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
+            names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
+        drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
+        self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
+        for row in failed:
+            row.verdict = cannot_tell(self.call.why)
+        return []
 
     def _draws_otherwise(self, failed: list[CallRung]) -> bool:
         """Whether numbers depart in all of these rungs, and each draws random numbers but leaves the generators

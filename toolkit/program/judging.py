@@ -34,7 +34,7 @@ from ..triage.ranking import GraphRow
 from ..triage.run import triage_run
 from ..verdicts.verdict import DECIDED, OK, Verdict, with_trust_for
 from ..verdicts.verdict_words import minified
-from .records import BACKENDS, PROGRAM, Call
+from .records import BACKENDS, PROGRAM, Call, Program, departing
 
 Report = Callable[[str], object]
 
@@ -70,11 +70,13 @@ class JudgedCall(msgspec.Struct):
         return self.verdict is not None and self.verdict.failed
 
 
-def judgeable(call: Call | None) -> bool:
-    """Whether its graphs were recorded and mean something: under a backend of the program's own they do not, and where
-    an operator of the user's is at fault they need not be judged."""
-    failed = call.failed if call is not None and call.operator is None else None
-    return call is not None and bool(call.run) and failed is not None and failed.rung in (*BACKENDS, PROGRAM)
+def judgeable(program: Program) -> Call | None:
+    """The first call that departs, where its graphs were recorded and mean something: under a backend of the program's
+    own they do not, and where an operator of the user's is at fault they need not be judged."""
+    call = departing(program)
+    if call is None or call.failed is None or call.operator is not None or not call.run:
+        return None
+    return call if call.failed.rung in (*BACKENDS, PROGRAM) else None
 
 
 def judge_graphs(

@@ -38,7 +38,7 @@ from ..isolation.client import JUDGING
 from ..isolation.heartbeat import BEAT_S
 from .concluding import ProgramTriage, concluded, verified, with_program
 from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
-from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, departing, read
+from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, read
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
@@ -176,13 +176,11 @@ class _Program:
     def _judge(self, one: contextlib.AbstractContextManager[ForkServer | None]) -> None:
         """Judges the graphs of the call that departs, once, by the server that is started for it, or by one of ours."""
         program = self.read()
-        call = departing(program)
-        if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
+        if not self.signals and self.graphs.verdict is None and (call := judgeable(program)) is not None:
             with one as server:
                 self.judging = True
                 try:
-                    left_s = self.until - time.monotonic()
-                    how = (self.report, program.modules, self._stopped, left_s)
+                    how = self.report, program.modules, lambda: bool(self.signals), self.until - time.monotonic()
                     self.graphs = judge_graphs(call, server, *how)
                 finally:
                     self.judging = False
@@ -192,9 +190,6 @@ class _Program:
         if self.judging:
             self.judging = False  # another one while the first is on its way could break off what cleans up after it
             raise KeyboardInterrupt
-
-    def _stopped(self) -> bool:
-        return bool(self.signals)
 
     def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> int | None:
         while child.poll() is None:
