@@ -83,7 +83,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleT
 NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 """Classes of Python's own whose objects hold what is the user's."""
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "FSDPState")
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+_LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), f"{Path(torch.__file__).parent}{os.sep}")
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
