@@ -79,7 +79,7 @@ def read_text(path: Path, *, named: bool = False) -> str:
     return read(path, named=named).decode("utf-8", "replace")
 
 
-def text_of(path: Path | str) -> str:
+def text_if_there(path: Path | str) -> str:
     """The text of a file that is no dump's; "" where it cannot be read."""
     try:
         return Path(path).read_text("utf-8", "replace")

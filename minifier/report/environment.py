@@ -20,7 +20,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ...dumps.allowlist import words
-from ...dumps.opening import text_of
+from ...dumps.opening import text_if_there
 from ...dumps.wording import counted
 from ...toolkit.isolation.launch import printed_by
 
@@ -105,7 +105,7 @@ def torch_build() -> dict[str, str]:
     spec = util.find_spec("torch")
     if spec is None or spec.origin is None:
         return {}
-    text = text_of(Path(spec.origin).with_name("version.py"))
+    text = text_if_there(Path(spec.origin).with_name("version.py"))
     pattern = r"^(cuda|hip|git_version|debug)\s*(?::[^=\n]*)?=\s*['\"]?([^'\"\n]*)['\"]?\s*$"
     return dict(re.findall(pattern, text, re.MULTILINE))
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
-from ...dumps.opening import text_of
+from ...dumps.opening import text_if_there
 from ...dumps.store import Run, SavedGraph, resolve
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
@@ -221,7 +221,7 @@ def _spelled(file: str, name: str) -> str:
 
 def _touches_torch(file: str) -> bool:
     """Whether a module's text names something of torch's own, or registers an operator."""
-    return re.search(r"torch\.(_|library)", text_of(file)) is not None
+    return re.search(r"torch\.(_|library)", text_if_there(file)) is not None
 
 
 def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....dumps.opening import text_of
+from ....dumps.opening import text_if_there
 from ....dumps.wording import counted
 from .case import ErrorContext, Explained, NodeAt, at
 
@@ -72,7 +72,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
             compiler_line=line,
         )
     place = _in_source(source_error, output, sources)
-    source = text_of(place.file)
+    source = text_if_there(place.file)
     inside = enclosing_function(source, place.line)  # `kernel` in a file of one; the wrapper knows its name
     kernel = inside if inside and inside != "kernel" else kernel_of(case.code, source)
     what = f"the C++ compiler refused the kernel {kernel}" if kernel else failed
@@ -160,7 +160,7 @@ def not_python(case: ErrorContext, _: Any) -> Explained | None:
         file, said, line = written[1], written[2], int(written[3])
     else:
         return None
-    source = text_of(file)
+    source = text_if_there(file)
     kernel = kernel_of(case.code, source) or _named(case, "")
     what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
     whole = f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}"
