@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+from .dumps import late
 from .dumps.displayed import makers
-from .dumps.late import late
 
 _HOME = {
     "record": "toolkit.recorder.starting",

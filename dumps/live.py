@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .late import late
+from . import late
 
 if TYPE_CHECKING:
     from .torchside.case import save_graph as save_graph

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dumps.late import late
+from ...dumps import late
 
 if TYPE_CHECKING:
     from .aot import inference_graph, joint_graph

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dumps.late import late
+from ...dumps import late
 from .pipeline import Observer, Pipeline, StageReport
 from .stage import NAMES, STAGES, Stage
 

@@ -16,7 +16,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ...dumps.late import late
+from ...dumps import late
 
 _HOME = {
     "default_decompositions": "ts_compile",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....dumps.late import late
+from ....dumps import late
 
 if TYPE_CHECKING:
     from .capturer import Backward, capturing, disable, enable, reset
