@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+from .dumps import late
 from .dumps.displayed import makers
 
 _HOME = {
@@ -75,10 +76,7 @@ makers.update(
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
-    raise AttributeError(f"module 'graphdbg' has no attribute {name!r}")
+__getattr__ = late(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

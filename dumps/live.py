@@ -11,8 +11,9 @@ PosixPath('case')
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from . import late
 
 if TYPE_CHECKING:
     from .torchside.case import save_graph as save_graph
@@ -27,9 +28,4 @@ _HOME = {
     "observe": "observed",
 }  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f".torchside.{_HOME[name]}", __package__), name)
-    return found
+__getattr__ = late(f"{__package__}.torchside", _HOME)

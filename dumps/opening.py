@@ -79,6 +79,14 @@ def read_text(path: Path, *, named: bool = False) -> str:
     return read(path, named=named).decode("utf-8", "replace")
 
 
+def text_if_there(path: Path | str) -> str:
+    """The text of a file that is no dump's; "" where it cannot be read."""
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def refuse_links(folder: Path) -> None:
     """Raises UsageError where something right inside a folder that is about to be written into is a link or no regular
     file:

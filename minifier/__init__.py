@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..dumps import late
 
 if TYPE_CHECKING:
     from .dropin import minifier
 
 __all__ = ["minifier"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "minifier":
-        from .dropin import minifier
-
-        return minifier
-    raise AttributeError(f"module 'graphdbg.minifier' has no attribute {name!r}")
+__getattr__ = late(__name__, {"minifier": "dropin"})

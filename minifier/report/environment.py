@@ -14,14 +14,15 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import metadata, util
 from pathlib import Path
 
 from ...dumps.allowlist import words
+from ...dumps.opening import text_if_there
 from ...dumps.wording import counted
+from ...toolkit.isolation.launch import printed_by
 
 ALLOWED_VARIABLES = sorted(
     words(
@@ -104,10 +105,7 @@ def torch_build() -> dict[str, str]:
     spec = util.find_spec("torch")
     if spec is None or spec.origin is None:
         return {}
-    try:
-        text = Path(spec.origin).with_name("version.py").read_text()
-    except OSError:
-        return {}
+    text = text_if_there(Path(spec.origin).with_name("version.py"))
     pattern = r"^(cuda|hip|git_version|debug)\s*(?::[^=\n]*)?=\s*['\"]?([^'\"\n]*)['\"]?\s*$"
     return dict(re.findall(pattern, text, re.MULTILINE))
 
@@ -122,7 +120,7 @@ def _operating_system() -> str:
 
 def _compiler(name: str) -> str:
     path = shutil.which(os.environ.get("CXX", name) if name == "g++" else name)
-    lines = _output([path, "--version"]).splitlines() if path else []
+    lines = printed_by([path, "--version"]).splitlines() if path else []
     return lines[0] if lines else "Could not collect"
 
 
@@ -130,7 +128,7 @@ def _gpus() -> str:
     if not shutil.which("nvidia-smi"):
         return "No CUDA"
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    lines = _output(query).splitlines()
+    lines = printed_by(query).splitlines()
     return "; ".join(f"GPU {index}: {line}" for index, line in enumerate(lines)) or "No CUDA"
 
 
@@ -146,12 +144,3 @@ def _cpu() -> str:
         known = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
         flags = " ".join(flag for flag in known if flag in match[1].split())
     return f"{model}, {cores}" + (f", {flags}" if flags else "")
-
-
-def _output(command: list[str]) -> str:
-    """Standard output of a probe; empty when it is missing, fails or hangs (a driver in a bad state does)."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

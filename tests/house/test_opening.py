@@ -95,12 +95,12 @@ _OPENED = frozenset({"file", "packed"})
 
 def opening(module: Module) -> Iterator[int]:
     """Lines where a module opens a file itself: `x.open("rb")`, `x.read_bytes()`, `open`, `os.open`,
-    `ZipFile(path)`."""
+    `ZipFile(path)`, or has `text_if_there` open one that is no dump's."""
     for node in module.nodes:
         if not isinstance(node, ast.Call):
             continue
         called, first = node.func, node.args[0] if node.args else None
-        if isinstance(called, ast.Name) and called.id == "open":
+        if isinstance(called, ast.Name) and called.id in ("open", "text_if_there"):
             yield node.lineno
         if not isinstance(called, ast.Attribute):
             continue

@@ -24,6 +24,7 @@ import torch
 from torch import fx
 
 from ...dumps.names import of_module
+from ...dumps.opening import text_if_there
 from ...dumps.walk import user_frame
 from ..cutting.parts import Invalid, atoms_in, keep_values, part_of
 from ..cutting.spill import load_values
@@ -146,7 +147,7 @@ def _of_kernel(error: BaseException, kernels: dict[str, list[str]]) -> list[str]
             if re.search(rf"\b{re.escape(name)}\b", text):
                 return nodes
         for match in _SOURCE.finditer(text[:2000]):
-            refused = _read(Path(match.group()))
+            refused = text_if_there(match.group())
             for wrapper in _wrappers(cause):
                 for name, body in _KERNEL.findall(wrapper):
                     if refused and body.strip() in refused and name in kernels:
@@ -158,14 +159,7 @@ def _wrappers(error: BaseException) -> Iterator[str]:
     """The generated modules that were being run when an exception was raised."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "<module>" and "async_compile" in frame.f_globals:
-            yield _read(Path(frame.f_code.co_filename))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+            yield text_if_there(frame.f_code.co_filename)
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:

@@ -14,18 +14,13 @@ torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...dumps import late
 
 if TYPE_CHECKING:
     from .aot import inference_graph, joint_graph
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import aot
-
-    return getattr(aot, name)
-
-
 __all__ = ["inference_graph", "joint_graph"]
+
+__getattr__ = late(__name__, dict.fromkeys(__all__, "aot"))

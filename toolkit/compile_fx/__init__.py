@@ -13,9 +13,9 @@ rewritten. Importing this package imports no torch; the first compile does.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ...dumps import late
 from .pipeline import Observer, Pipeline, StageReport
 from .stage import NAMES, STAGES, Stage
 
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from .entering import compile_fx
     from .inner import compile_inner
 
-
-_LATE = {"compile_fx": "entering", "compile_inner": "inner"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_LATE[name]}", __name__), name)
-
+__getattr__ = late(__name__, {"compile_fx": "entering", "compile_inner": "inner"})
 
 __all__ = ["NAMES", "STAGES", "Observer", "Pipeline", "Stage", "StageReport", "compile_fx", "compile_inner"]

@@ -13,9 +13,10 @@ For example:
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from ...dumps import late
 
 _HOME = {
     "default_decompositions": "ts_compile",
@@ -70,10 +71,7 @@ class _Compilers(ModuleType):
 sys.modules[__name__].__class__ = _Compilers
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME.get(name, name)}", __name__), name)
+__getattr__ = late(__name__, {name: _HOME.get(name, name) for name in __all__})
 
 
 def __dir__() -> list[str]:

@@ -29,6 +29,7 @@ from ...dumps.errors import ExistsAlreadyError, UsageError
 from ...dumps.ids import compile_name
 from ...dumps.schema import STAGES
 from .. import torch_private as t
+from ..live.torch_state import compile_id
 
 if TYPE_CHECKING:
     from torch import fx
@@ -77,12 +78,6 @@ class Label(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}/{self.stage}"
-
-
-def compile_id() -> str | None:
-    """torch's id of the compile in progress on this thread, with its attempt ("0/0_1"); None outside one."""
-    current = t.CompileContext.current_trace_id()
-    return None if current is None else str(current)
 
 
 def aot_graph_name() -> tuple[int, str] | None:

@@ -37,12 +37,13 @@ from ...dumps.schema import InputRecord, InputsRecord, TensorValue
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..live import roles
+from ..live.torch_state import compile_id
 from ..recorder import origin
 from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked
 from ..recorder.session import Session
-from .boxed import aot_graph_name, boxed_call, by_stage, compile_id, taken, through_aot
+from .boxed import aot_graph_name, boxed_call, by_stage, taken, through_aot
 from .ts_compile import default_decompositions
 
 _FACTS = ("num_fwd_outputs", "static_lifetime_input_indices")

@@ -96,12 +96,12 @@ def run_command(
         return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
-def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
+def run_many(program: Path, times: int, *flags: str, **how: Any) -> list[Trial]:
     """Runs several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: arguments of
     `run_once`."""
     stop = threading.Event()
     with ThreadPoolExecutor(max(1, min(times, (os.cpu_count() or 1)))) as pool, ending(stop):
-        runs = [pool.submit(run_once, program, stop=stop, **how) for _ in range(times)]
+        runs = [pool.submit(run_once, program, *flags, stop=stop, **how) for _ in range(times)]
         return [run.result() for run in runs]
 
 

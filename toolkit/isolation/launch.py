@@ -152,8 +152,13 @@ def lacks(python: str) -> str:
         "m.entry_points(group='torch.backends')]; lost = [n for n in ('torch', 'graphdbg') if u.find_spec(n) is None]; "
         "print(' '.join(lost or ['plug-in'] * ('graphdbg' not in names)))"
     )
+    return printed_by([python, "-c", program])
+
+
+def printed_by(command: Sequence[str]) -> str:
+    """Standard output of a probe; empty when it is missing, fails or hangs (a driver in a bad state does)."""
     try:
-        done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

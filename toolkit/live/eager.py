@@ -37,6 +37,26 @@ _TO_UNIT = 4.6566127342e-10
 _ROUNDS = 10
 
 
+class EagerMode(t.TorchDispatchMode):
+    """A mode for runs of eager, in which torch compiles loops, branches and flex attention all the same: they are each
+    one operation, `func` without a schema. Under any other mode Dynamo leaves them uncompiled from then on."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether the mode is off while something is compiled, and on while that runs."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        self.after(func, (args, kwargs), output)
+        return output
+
+    def after(self, func: Any, given: Any, output: Any) -> None:
+        """Called with each operation, its arguments and its result."""
+
+
 def repeatable(device: torch.device | str) -> bool:
     """Whether these functions give what kernels for that device draw."""
     kind = torch.device(device).type

@@ -43,26 +43,11 @@ class Lost(Exception):
         self.part, self.rung, self.error = part, rung, error
 
 
-class EagerMode(t.TorchDispatchMode):
-    """A mode for runs of eager, in which torch compiles loops, branches and flex attention all the same: they are each
-    one operation, `func` without a schema. Under any other mode Dynamo leaves them uncompiled from then on."""
-
-    supports_higher_order_operators = True
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Whether the mode is off while something is compiled, and on while that runs."""
-        return True
-
-
-@contextlib.contextmanager
-def own_hooks() -> Iterator[None]:
+def own_hooks() -> contextlib.AbstractContextManager[None]:
     """Keeps what is saved for a backward from the program's own hooks (a checkpoint counts it)."""
     if t.look_up("top_saved_tensors_hooks")(False) is None:
-        yield
-        return
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        yield
+        return contextlib.nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ Everything is left as the program had it.
 
 For example:
 
-    beside = Beside(shadow, function, call, args, kwargs, start)
+    beside = Beside(shadow, asked, call, start)
     beside.forward(); result = compiled(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
 """
 
@@ -56,7 +56,7 @@ from .repro import stance
 from .start import ABSENT, Start, counts, leaves_of
 
 if TYPE_CHECKING:
-    from .shadowing import CompiledFunction, Shadow
+    from .shadowing import Asked, Shadow
 
 
 TRIES, SURE = 10, 4
@@ -110,12 +110,9 @@ def _broadcasts(replica: DistributedDataParallel) -> bool:
 class Beside:
     """One call beside the program's own."""
 
-    def __init__(
-        self, shadow: Shadow, function: CompiledFunction, call: Call, args: Any, kwargs: Any, start: Start
-    ) -> None:
-        self.shadow, self.function, self.call = shadow, function, call
+    def __init__(self, shadow: Shadow, asked: Asked, call: Call, start: Start) -> None:
+        self.shadow, self.asked, self.function, self.call = shadow, asked, asked.function, call
         self.start: Any = start
-        self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
@@ -132,17 +129,14 @@ class Beside:
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
-        self.trace = trace_of(shadow.folder, call.pid)
         self.raised = False
         """Whether a rung raised something."""
 
     def keep(self) -> None:
         """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
         departs."""
-        function, number, wanted = self.function, self.call.number, bool(self.call.failed)
-        state = self.start, self.ambient, self.touched
         with quiet():
-            function.kept.call(function.function, number, self.args, self.kwargs, *state, wanted)
+            self.function.kept.call(self.asked, self.start, self.ambient, self.touched, bool(self.call.failed))
         self.start.put_back()
         self.write_repro({})
 
@@ -260,29 +254,35 @@ class Beside:
             self.as_compiled = False
         if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
             self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
+        if self._accused(part, failed):
+            self._departs(part, compared)
+        if self.shadow.go_on:
+            with contextlib.suppress(Exception):
+                first.differences = comparing.differences(eager.values, run("eager", rounded=0).values)
+        self.shadow.write(self.call)
+
+    def _accused(self, part: str, failed: list[CallRung]) -> list[CallRung]:
+        """Of the rungs that depart those that show a fault of what the program runs; what the others do is said, and is
+        no failure."""
         own = self.call.rows[-1].verdict
         for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
             raises = own.failed and row.verdict.kind == "crash" and own.kind != "crash"
             if raises or not own.failed:
                 but = "the program's compiled code does not"
                 differs = "raises something" if raises else "differs from eager"
-                note(f"{row.rung} alone {differs} ({row.verdict.reason}); {but}")
+                self.call.notes.append(f"{row.rung} alone {differs} ({row.verdict.reason}); {but}")
                 row.verdict = Verdict("ok", reason=f"this rung alone differs; {but}")
         failed = [row for row in failed if row.verdict.failed]
-        if failed and self.drawn and self._draws_otherwise(failed):
-            names = ""
-            with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
-                names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
-            drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
-            self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
-            for row in failed:
-                row.verdict = cannot_tell(self.call.why)
-        elif failed:
-            self._departs(part, compared)
-        if self.shadow.go_on:
-            with contextlib.suppress(Exception):
-                first.differences = comparing.differences(eager.values, run("eager", rounded=0).values)
-        self.shadow.write(self.call)
+        if not failed or not self.drawn or not self._draws_otherwise(failed):
+            return failed
+        names = ""
+        with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
+            names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
+        drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
+        self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
+        for row in failed:
+            row.verdict = cannot_tell(self.call.why)
+        return []
 
     def _draws_otherwise(self, failed: list[CallRung]) -> bool:
         """Whether numbers depart in all of these rungs, and each draws random numbers but leaves the generators
@@ -390,7 +390,7 @@ class Beside:
         replicas = self.start.reached.replicas
         if self.drawn or (replicas and self.start.reached.backward) or any(map(_broadcasts, replicas)):
             return {}
-        return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
+        return self._left(leaves_of(result, "result"), self.asked.args, self.asked.kwargs, own=True)
 
     def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
         """Compares the program's own call with eager: code compiled for an earlier call may be used for this one,
@@ -484,12 +484,13 @@ class Beside:
         replicas = replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
         as_compiled = self.as_compiled and rung == "eager"
         path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
-        with traced(self.trace), quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
+        trace = traced(trace_of(self.shadow.folder, self.call.pid))
+        with trace, quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
         """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
-        whole = (self.args, self.kwargs)
+        whole = (self.asked.args, self.asked.kwargs)
         flat = [tensor for tensor in t.tree_leaves(whole) if isinstance(tensor, torch.Tensor) and not tensor.is_leaf]
         unique = list({id(tensor): tensor for tensor in flat}.values())
         copies = dict(zip(map(id, unique), clone_inputs(unique), strict=True))

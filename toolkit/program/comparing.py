@@ -27,13 +27,13 @@ from ...dumps.wording import without_excerpt
 from .. import torch_private as t
 from ..judging.comparing import ALLOWANCE, EXACT, MULTIPLIES, SUMS, TF32
 from ..judging.missing import missing
+from ..live.eager import EagerMode
 from ..live.execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.signature import inside
 from ..verdicts.verdict import KINDS as KIND_OF
 from ..verdicts.verdict import OK, Verdict, Where, fails, skipped
-from .aside import EagerMode
 from .reach import is_library
 from .records import CallRung
 
@@ -351,18 +351,17 @@ class Rounding(EagerMode):
         self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
+    def after(self, func: Any, given: Any, output: Any) -> None:
+        """Moves what the operation made or wrote into."""
         schema = getattr(func, "_schema", None)  # a higher-order operator has none
         if schema and (func.overloadpacket.__name__ in EXACT or torch.Tag.nondeterministic_seeded in (func.tags or ())):
-            return output
+            return
         mutable = schema and schema.is_mutable
-        given = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves((args, kwargs)) if _dense(tensor)}
+        known = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves(given) if _dense(tensor)}
         for tensor in t.tree_leaves(output):
-            if _dense(tensor) and (mutable or tensor.untyped_storage()._cdata not in given):
+            if _dense(tensor) and (mutable or tensor.untyped_storage()._cdata not in known):
                 coarse = bool(schema) and func.overloadpacket.__name__ in self._coarse
                 self.move(tensor, coarse=coarse and tensor.dtype == torch.float32)
-        return output
 
     def move(self, tensor: torch.Tensor, given: bool = False, coarse: bool = False) -> None:
         """A float tensor, moved in place by rounding at random (see `judging.comparing.noise`), and as a whole by what

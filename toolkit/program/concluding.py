@@ -18,10 +18,8 @@ import re
 import shlex
 import shutil
 import statistics
-import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from ...dumps.store import open_run
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..isolation.cache import known_seed
-from ..isolation.fresh import BUG, GONE, Trial, ending, run_command
+from ..isolation.fresh import BUG, GONE, Trial, run_many
 from ..node_values.seen import size_text
 from ..verdicts.ladder_words import kernel_check
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
@@ -130,29 +128,24 @@ def verified(call: Call, python: str, until: float = math.inf) -> Repro:
 def shown(program: Path, python: str, until: float = math.inf) -> Repro:
     """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled. An interrupt
     ends them all, and the time does, `until`."""
-    began, stop = time.monotonic(), threading.Event()
+    began = time.monotonic()
     user = {name: os.environ[name] for name in os.environ if not name.startswith("GRAPHDBG")}
     folders = user.get("PYTHONPATH", "").split(os.pathsep)
     installed = [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
     user |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(installed)}  # an empty one is none
 
-    def run(*flags: str) -> Trial:
-        command = [python, str(program.absolute()), *flags]
+    def run(times: int, *flags: str) -> list[Trial]:
         limit_s = min(LIMIT_S, max(1.0, until - time.monotonic()))
-        return run_command(command, limit_s=limit_s, seed=known_seed(), stop=stop, user=user)
+        return run_many(program, times, *flags, limit_s=limit_s, python=python, seed=known_seed(), user=user)
 
     try:
-        with ThreadPoolExecutor(2) as pool, ending(stop):
-            first = pool.submit(run).result()
-            if first.code != BUG:
-                ends = (
-                    f"it ends with {first.code}" if first.code is not None else f"over {time.monotonic() - began:.0f} s"
-                )
-                last = first.output.strip().splitlines()[-1:] or [ends]
-                return Repro("passes", str(program), (first.code,), printed=first.output, why=last[0][:300])
-            others = [pool.submit(run) for _ in range(TIMES - 1)]
-            off = pool.submit(run, WITHOUT).result().code
-            codes = (first.code, *(other.result().code for other in others))
+        (first,) = run(1)
+        if first.code != BUG:
+            ends = f"it ends with {first.code}" if first.code is not None else f"over {time.monotonic() - began:.0f} s"
+            last = first.output.strip().splitlines()[-1:] or [ends]
+            return Repro("passes", str(program), (first.code,), printed=first.output, why=last[0][:300])
+        codes = (first.code, *(other.code for other in run(TIMES - 1)))
+        off = run(1, WITHOUT)[0].code
     except KeyboardInterrupt:
         return Repro(path=str(program), why="interrupted", interrupted=True)
     says = "shows" if codes == (BUG,) * TIMES and off == GONE else "passes"
@@ -301,7 +294,6 @@ def concluded(
     """The conclusion from all calls, in one record. `command`: empty for a block of a program; `hung`, `late`: why it
     was ended, for a rung that may never end, or for which the time was over."""
     seen = max((call.number for call in program.calls), default=0) + 1
-    later = ["graphdbg", "triage", "--calls", f"{seen}:{min(program.most, seen + 10)}", "--", *command]
     recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     triaged.notes = list(dict.fromkeys(program.notes))
@@ -318,7 +310,8 @@ def concluded(
         triaged.at = call = None
     died = next((candidate for candidate in program.calls if candidate.in_flight), None)
     by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
-    going_on = [shlex.join(later)] if command and program.most > seen else []
+    later = with_program("triage", command, "--calls", f"{seen}:{min(program.most, seen + 10)}")
+    going_on = later if program.most > seen else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
     elif (
@@ -329,8 +322,8 @@ def concluded(
         triaged.at = died
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
-        plain = [shlex.join(["graphdbg", "triage", "--", *command])] if command and program.most else []
-        steps = [] if code else [*([] if program.missed else plain), *recording[:1]]
+        again = with_program("triage", command) if program.most and not program.missed else []
+        steps = [] if code else [*again, *recording[:1]]
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*steps)
     elif code:
         triaged.verdict = _ended(program, died, folder, hung or late, code)
@@ -376,11 +369,16 @@ def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
     return judged if in_graphs and numbers and as_much else None
 
 
+def with_program(verb: str, command: Sequence[str], *flags: str) -> list[str]:
+    """The command of ours that does something with a program; none for a block of a program."""
+    return [shlex.join(["graphdbg", verb, *flags, "--", *command])] if command else []
+
+
 def recorded(command: Sequence[str], *flags: str) -> list[str]:
     """The commands that record a program and judge what was recorded; none for a block of a program."""
     run = str(free_path("graphdbg-run", bare=False))
-    record = shlex.join(["graphdbg", "dump", *flags, "-o", run, "--", *command])
-    return [record, f"graphdbg triage {run} --trust"] if command else []
+    record = with_program("dump", command, *flags, "-o", run)
+    return [*record, f"graphdbg triage {run} --trust"] if record else []
 
 
 def _by(code: int) -> str:
@@ -445,7 +443,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     row = call.failed
     assert row is not None
     own = row.rung == PROGRAM
-    judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
+    judged, again = graphs.verdict, with_program("triage", command)
     reason = f"{call.place}: {row.verdict.reason}, " + (
         "only in the program's own call" if own else f"from {row.rung} on"
     )
@@ -455,12 +453,11 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     where = Where(line=row.verdict.where.line if row.verdict.where else _line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
     if call.operator is not None:
-        again = shlex.join(["graphdbg", "triage", "--", *command]) if command else ""
         reason += f". The fault is in an operator of the run's own: {sentence(call.operator)} {_advice(call.operator)}"
         where = Where(call.operator.name, line=call.operator.line or where.line, name=row.value)
         return msgspec.structs.replace(
             verdict, fault="custom_op", layer=None, reason=f"{reason}, then judge it again", where=where
-        ).then(again)
+        ).then(*again)
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()
         graph, detail = _of_graph(graphs, judged)
@@ -473,16 +470,16 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         steps = judged.next
-        if not steps and judged.fault == "custom_pass" and command:  # a process of ours has no part of the program's
+        if not steps and judged.fault == "custom_pass" and again:  # a process of ours has no part of the program's
             reason += ". Correct it in the program, then judge it again"
-            steps = [shlex.join(["graphdbg", "triage", "--", *command])]
+            steps = again
         elif not steps and graphs.run:
             steps = [shlex.join(["graphdbg", "ls", os.path.relpath(graphs.run)])]
         known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": steps}
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
-    minify, further = minify if command and (own or row.rung in BACKENDS) else "", list[str]()
+    minify, further = with_program("minify", command) if own or row.rung in BACKENDS else [], list[str]()
     if call.lost:
-        minify, further = "", recorded(command)
+        minify, further = [], recorded(command)
     elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
         further = [check]
     if call.fresh == "agrees" and (own or row.rung in MEANS):
@@ -508,7 +505,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         reason += f"; compiled again it still differs; its saved graphs {state}"
     elif call.recorded:
         reason += f"; {call.recorded}"
-    verdict = msgspec.structs.replace(verdict, reason=reason).then(minify)
+    verdict = msgspec.structs.replace(verdict, reason=reason).then(*minify)
     return msgspec.structs.replace(verdict, next=[*verdict.next, *further])
 
 

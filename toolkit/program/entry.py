@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .records import FILE, OPTIONS, VARIABLE, departing, read
+from .records import FILE, OPTIONS, VARIABLE, read
 
 if TYPE_CHECKING:
     from .concluding import ProgramTriage
@@ -71,9 +71,8 @@ def shadow(
     finally:
         inside.stop()
         program = read(path / FILE)
-        call = departing(program)
         graphs = JudgedCall()
-        if call is not None and judgeable(call):
+        if (call := judgeable(program)) is not None:
             graphs = judge_graphs(call, None, lambda text: None, program.modules)
         final = concluded(program, path, graphs, [])
         for name in ("verdict", "calls", "counts", "summary", "notes", "at", "drift"):

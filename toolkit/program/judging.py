@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.opening import text_if_there
 from ...dumps.store import Run, SavedGraph, resolve
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
@@ -33,7 +34,7 @@ from ..triage.ranking import GraphRow
 from ..triage.run import triage_run
 from ..verdicts.verdict import DECIDED, OK, Verdict, with_trust_for
 from ..verdicts.verdict_words import minified
-from .records import BACKENDS, PROGRAM, Call
+from .records import BACKENDS, PROGRAM, Call, Program, departing
 
 Report = Callable[[str], object]
 
@@ -69,11 +70,13 @@ class JudgedCall(msgspec.Struct):
         return self.verdict is not None and self.verdict.failed
 
 
-def judgeable(call: Call | None) -> bool:
-    """Whether its graphs were recorded and mean something: under a backend of the program's own they do not, and where
-    an operator of the user's is at fault they need not be judged."""
-    failed = call.failed if call is not None and call.operator is None else None
-    return call is not None and bool(call.run) and failed is not None and failed.rung in (*BACKENDS, PROGRAM)
+def judgeable(program: Program) -> Call | None:
+    """The first call that departs, where its graphs were recorded and mean something: under a backend of the program's
+    own they do not, and where an operator of the user's is at fault they need not be judged."""
+    call = departing(program)
+    if call is None or call.failed is None or call.operator is not None or not call.run:
+        return None
+    return call if call.failed.rung in (*BACKENDS, PROGRAM) else None
 
 
 def judge_graphs(
@@ -218,11 +221,7 @@ def _spelled(file: str, name: str) -> str:
 
 def _touches_torch(file: str) -> bool:
     """Whether a module's text names something of torch's own, or registers an operator."""
-    try:
-        text = Path(file).read_text(errors="replace")
-    except OSError:
-        return False
-    return re.search(r"torch\.(_|library)", text) is not None
+    return re.search(r"torch\.(_|library)", text_if_there(file)) is not None
 
 
 def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
@@ -244,11 +243,5 @@ def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
     graph = triage.where.graph if triage.where is not None else ""
     if where is not None and not where.graph:
         where = msgspec.structs.replace(where, graph=graph)
-    return msgspec.structs.replace(
-        triage,
-        where=where,
-        layer=blamed.layer or triage.layer,
-        fault=blamed.fault or triage.fault,
-        workaround=blamed.workaround or triage.workaround,
-        next=blamed.next or triage.next,
-    )
+    known = {name: told for name in ("layer", "fault", "workaround", "next") if (told := getattr(blamed, name))}
+    return msgspec.structs.replace(triage, where=where, **known)

@@ -15,7 +15,6 @@ For example: `watching = Watching()`, then `with watching: step(x)`; `watching.f
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -30,10 +29,10 @@ from ...dumps.walk import user_frame
 from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
-from ..live.eager import fill
+from ..live.eager import EagerMode, fill
 from ..live.execution import settle
 from ..verdicts.mismatches import Mismatch, NodeMismatch
-from .aside import EagerMode
+from .reach import user_place
 
 
 class Watching(EagerMode):
@@ -100,12 +99,12 @@ _NOTHING_WROTE = (
 
 
 class Step(NamedTuple):
-    """One operation: its name, the user's line, its arguments and results as numbers, and whether it draws random
-    numbers. `unwritten`: its arguments that lie in memory which was not written as a whole, where it reads them (a view
-    does not)."""
+    """One operation: its name, alone and with the user's line, its arguments and results as numbers, and whether it
+    draws random numbers. `unwritten`: its arguments that lie in memory which was not written as a whole, where it reads
+    them (a view does not)."""
 
     name: str
-    line: str
+    place: str
     given: tuple[Any, ...]
     results: tuple[Any, ...]
     random: bool
@@ -124,23 +123,21 @@ class Poison(EagerMode):
         super().__init__()
         self.byte = byte
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
+    def after(self, func: Any, given: Any, output: Any) -> None:
+        """Fills what such an operation returns."""
         if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
             for tensor in t.tree_leaves(output):
                 plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
                 if plain and (tensor.is_floating_point() or tensor.is_complex()):
                     fill(tensor, poison=self.byte)
-        return output
 
 
 class Waiting(EagerMode):
     """Waits for the device after each operation."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
+    def after(self, func: Any, given: Any, output: Any) -> None:
+        """Waits."""
         settle()
-        return output
 
 
 class Tracing(EagerMode):
@@ -177,10 +174,10 @@ class Tracing(EagerMode):
                 if (drawn or name in _FILLS) and tensor.numel() * tensor.itemsize == storage.nbytes():
                     del self.unwritten[storage._cdata]
                 else:
-                    self.wrote[storage._cdata] = _placed(called, _line())
+                    self.wrote[storage._cdata] = _placed(called)
         if not full:
             numbers = tuple(_number(value) for value in results if drawn or not self._unwritten(value))
-            self.steps.append(Step(called, _line(), given, numbers, drawn, unwritten))
+            self.steps.append(Step(called, _placed(called), given, numbers, drawn, unwritten))
         return output
 
     def left(self) -> list[tuple[str, Any]]:
@@ -206,20 +203,12 @@ def _number(value: Any) -> Any:
     return tuple(value.shape), int((bits * weights).sum())
 
 
-def _line() -> str:
-    frame = sys._getframe(2)
-    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
-    while frame is not None and (frame.f_code.co_filename.startswith(ours) or "<" in frame.f_code.co_filename):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
-
-
 def first_difference(run: Callable[[Any], object]) -> str:
     """The first operation that does not repeat itself, why, and what to do; "" where two runs of every operation are
     equal. `run` runs the call once from its start under the mode that it is given."""
     modes = _twice(run)
     for first, second in zip(*(mode.steps for mode in modes), strict=False):
-        place = _placed(first.name, first.line)
+        place = first.place
         if first.name != second.name:
             return (
                 f"at {place} the second run takes another path: something outside torch decides (time, the order of a "
@@ -249,7 +238,7 @@ def draws(run: Callable[[Any], object]) -> list[str]:
     """The operations that draw random numbers, each once."""
     mode = Tracing()
     run(mode)
-    return list(dict.fromkeys(_placed(step.name, step.line) for step in mode.steps if step.random))
+    return list(dict.fromkeys(step.place for step in mode.steps if step.random))
 
 
 def _twice(run: Callable[[Any], object]) -> tuple[Tracing, Tracing]:
@@ -259,8 +248,9 @@ def _twice(run: Callable[[Any], object]) -> tuple[Tracing, Tracing]:
     return modes
 
 
-def _placed(name: str, line: str) -> str:
-    return f"{name} ({line})" if line else name
+def _placed(name: str) -> str:
+    file, line = user_place()
+    return f"{name} ({Path(file).name}:{line})"
 
 
 def _setting(run: Callable[[Any], object]) -> str:

@@ -83,7 +83,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleT
 NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 """Classes of Python's own whose objects hold what is the user's."""
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "FSDPState")
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+_LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), f"{Path(torch.__file__).parent}{os.sep}")
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -457,6 +457,14 @@ def _installed_into(folder: str) -> set[str]:
         for at in records
         for line in at.read_text("utf-8", "replace").splitlines()
     }
+
+
+def user_place() -> tuple[str, int]:
+    """File and line of the innermost frame that is neither a library's nor ours, else of the outermost."""
+    frame, ours = sys._getframe(1), (f"{Path(__file__).parents[2]}{os.sep}", "<eval_with_key>")
+    while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:

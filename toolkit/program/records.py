@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.opening import text_if_there
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict
 
@@ -153,10 +154,7 @@ def trace_of(folder: Path, pid: int) -> Path:
 def stopped_at(folder: Path, pid: int) -> str:
     """Where a process died or stood in what ran beside its call, as ", in scale (train.py:9)": the innermost function
     that is neither Python's, a package's nor ours; "" where that is not known."""
-    try:
-        threads = trace_of(folder, pid).read_text(errors="replace").split("\n\n")
-    except OSError:
-        return ""
+    threads = text_if_there(trace_of(folder, pid)).split("\n\n")
     ours = str(Path(__file__).parent)
     at = next((thread for thread in threads if f'"{ours}' in thread), "")
     for file, line, name in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', at.partition(f'"{ours}')[0]):
@@ -168,11 +166,7 @@ def stopped_at(folder: Path, pid: int) -> str:
 def read(path: Path) -> Program:
     """The lines of a file so far; an empty program where there is none."""
     program, calls = Program(), {}
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return program
-    for line in lines:
+    for line in text_if_there(path).splitlines():
         try:
             fields: dict[str, Any] = json.loads(line)
         except ValueError:  # the process died while it wrote

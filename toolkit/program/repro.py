@@ -9,7 +9,7 @@ named, and then there is no program. Never raises into the program.
 
 For example:
 
-    kept = FunctionCalls(step); kept.call(step, 0, (x,), {}, start, ambient, set(), False)
+    kept = FunctionCalls(step); kept.call(asked, start, ambient, set(), False)
     kept.write(Path("found/repro"), call, row, rungs, {})  # -> ''
 """
 
@@ -25,7 +25,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -41,6 +41,9 @@ from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
 from .start import Start
+
+if TYPE_CHECKING:
+    from .shadowing import Asked
 
 _COMPILE = inspect.unwrap(torch.compile)
 """The function of torch's, also where a program puts one of its own in its place, which may choose another backend."""
@@ -135,16 +138,6 @@ class _Entries:
         return entry and _Entries(entry)
 
 
-@contextlib.contextmanager
-def roomy() -> Iterator[None]:
-    """Allows more entries in Dynamo's caches, so that the rungs' do not count as the program's, and draws eager's
-    numbers for `numpy.random`."""
-    dynamo = t.loaded("dynamo_config")
-    limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
-    with dynamo.patch(limits | {"use_numpy_random_stream": True}):
-        yield
-
-
 _forced = threading.local()
 
 
@@ -168,14 +161,18 @@ def as_in_eager(compiled: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def stance(eager: bool) -> Iterator[None]:
     """Sets torch's stance: nothing compiled, or torch's default, whatever the program's stance is. CUDA graphs are off,
-    as in `without_cuda_graphs`."""
+    as in `without_cuda_graphs`. Dynamo's caches have room for more entries, so that the rungs' do not count as the
+    program's, and eager's numbers are drawn for `numpy.random`."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:
             with replaced(_forced, "eager", True):
                 yield
             return
-        with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), roomy():
+        dynamo = t.loaded("dynamo_config")
+        limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
+        alike = dynamo.patch(limits | {"use_numpy_random_stream": True})
+        with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), alike:
             yield
 
 
@@ -273,13 +270,10 @@ def leaves(value, name, seen=()):
         parts = [(f"[{{at}}]", part) for at, part in enumerate(value)]
     elif hasattr(value, "__self__") and hasattr(value, "__func__"):
         parts = [("", value.__self__)]
-    elif getattr(value, "__closure__", None) and hasattr(value, "__code__"):
-        parts = [(f" {{var}}", cell.cell_contents) for var, cell in zip(value.__code__.co_freevars, value.__closure__)]
-    elif isinstance(value, type):
-        methods = [
-            part for part in vars(value).values() if getattr(part, "__closure__", None) and hasattr(part, "__code__")
-        ]
-        cells = [pair for method in methods for pair in zip(method.__code__.co_freevars, method.__closure__)]
+    elif isinstance(value, type) or getattr(value, "__closure__", None):
+        methods = vars(value).values() if isinstance(value, type) else [value]
+        closed = [part for part in methods if getattr(part, "__closure__", None)]
+        cells = [pair for part in closed for pair in zip(part.__code__.co_freevars, part.__closure__)]
         parts = [(f" {{var}}", cell.cell_contents) for var, cell in cells if var != "__class__"]
     elif isinstance(value, (torch.Tensor, type(sys))) or not hasattr(value, "__dict__") or hasattr(value, "__code__"):
         parts = []
@@ -418,24 +412,15 @@ class FunctionCalls:
         self.settings: list[str] = []
         self.why = ""
 
-    def call(
-        self,
-        function: Any,
-        number: int,
-        args: Any,
-        kwargs: Any,
-        start: Start,
-        ambient: Any,
-        touched: set[Any],
-        wanted: bool,
-    ) -> None:
+    def call(self, asked: Asked, start: Start, ambient: Any, touched: set[Any], wanted: bool) -> None:
         """Keeps the state that a call begins with. `wanted`: also where it is large; `touched`: see `Source.begin`."""
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
             return
         self.settings = process_lines(ambient)
         try:
-            self.calls.append((function, number, self._lines(function, args, kwargs, start, ambient, touched)))
+            lines = self._lines(asked.function.function, asked.args, asked.kwargs, start, ambient, touched)
+            self.calls.append((asked.function.function, asked.number, lines))
         except CannotSayError as error:
             self.why = f"{NO_TEXT}: {error}"
         except RecursionError:

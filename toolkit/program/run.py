@@ -36,9 +36,9 @@ from ...dumps.errors import BadValueError, CannotStartError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
 from ..isolation.heartbeat import BEAT_S
-from .concluding import ProgramTriage, concluded, verified
+from .concluding import ProgramTriage, concluded, verified, with_program
 from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
-from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, departing, read
+from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, read
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
@@ -110,9 +110,9 @@ def triage_program(
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
     seconds: float = options["seconds"]
     flags = [*(["--calls", calls] if calls else []), *(["--limit", f"{limit_s:g}"] if limit_s else [])]
-    longer = shlex.join(["graphdbg", "triage", "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags, "--", *command])
+    longer = with_program("triage", command, "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags)
     if (program.late or left.missed) and not triaged.verdict.failed:
-        triaged.verdict = triaged.verdict.then(longer, *triaged.verdict.next)
+        triaged.verdict = triaged.verdict.then(*longer, *triaged.verdict.next)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:
         if call.repro and call.failed is None:  # its graphs say that it is rounding
@@ -128,7 +128,7 @@ def triage_program(
         if triaged.repro.says != "shows" and not triaged.interrupted:  # nothing that minify could cut
             look = [f"graphdbg ls {shlex.quote(at.run)}"] if at.run else []
             others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
-            steps = [*look, *others] or ([longer] if program.late else [])
+            steps = [*look, *others] or (longer if program.late else [])
             triaged.verdict = msgspec.structs.replace(triaged.verdict, next=steps)
     elif at is not None and at.repro and shown:
         shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
@@ -177,13 +177,11 @@ class _Program:
     def _judge(self, one: contextlib.AbstractContextManager[ForkServer | None]) -> None:
         """Judges the graphs of the call that departs, once, by the server that is started for it, or by one of ours."""
         program = self.read()
-        call = departing(program)
-        if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
+        if not self.signals and self.graphs.verdict is None and (call := judgeable(program)) is not None:
             with one as server:
                 self.judging = True
                 try:
-                    left_s = self.until - time.monotonic()
-                    how = (self.report, program.modules, self._stopped, left_s)
+                    how = self.report, program.modules, lambda: bool(self.signals), self.until - time.monotonic()
                     self.graphs = judge_graphs(call, server, *how)
                 finally:
                     self.judging = False
@@ -193,9 +191,6 @@ class _Program:
         if self.judging:
             self.judging = False  # another one while the first is on its way could break off what cleans up after it
             raise KeyboardInterrupt
-
-    def _stopped(self) -> bool:
-        return bool(self.signals)
 
     def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> int | None:
         while child.poll() is None:

@@ -21,9 +21,10 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import torch
@@ -41,7 +42,7 @@ from . import comparing
 from .aside import Lost, Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
-from .reach import Reading, callable_of, is_library, own_modules, place_of, reach
+from .reach import Reading, callable_of, own_modules, place_of, reach, user_place
 from .records import DEFAULT_CALLS, FILE, LOST, REPLICA, Call, CallRung
 from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted, without_cuda_graphs
 from .start import NotCopied, Start
@@ -51,6 +52,7 @@ LIGHT = 0.1
 TURN_S = 60.0
 """For so long a call waits until that of another thread is over; then it is not looked at."""
 
+T = TypeVar("T")
 CAPTURED = "calls made while the program captures a CUDA graph were not judged: nothing can run beside them"
 
 
@@ -197,7 +199,7 @@ class Shadow:
             given = getattr(compiled, "_torchdynamo_orig_callable", function)
             key = function if owner is not None else getattr(inner, "__code__", function)
             kept = self.kept.setdefault(id(key), FunctionCalls(given))
-            entry = CompiledFunction(given, context, compiled, _made_at(), kept)
+            entry = CompiledFunction(given, context, compiled, user_place(), kept)
         except Exception as error:  # noqa: BLE001 - the program goes on
             self.notes.append(f"something given to torch.compile is not looked at ({error})")
             return compiled
@@ -278,28 +280,28 @@ class Shadow:
         start = asked.start()
         if start is not None and start.reached.once:
             return self._own_first(asked, start, lambda: True)
-        shadowed: list[Beside] = []
-        self.guarded(lambda: shadowed.extend(self._compare(asked, start, None)))
+        beside = self.guarded(functools.partial(self._compare, asked, start, None))
         start = None  # its copies can be large
         before = torch_state.compiles()
         result = asked.made()
         compiled = torch_state.compiles() != before
-        for beside in shadowed:
-            self.guarded(lambda beside=beside: beside.own(beside.now(result), compiled=compiled))
-            self.guarded(lambda beside=beside: beside.write_repro({}))
-            self.guarded(lambda beside=beside: beside.watch(result))
+        if beside is not None:
+            self.guarded(lambda: beside.own(beside.now(result), compiled=compiled))
+            self.guarded(lambda: beside.write_repro({}))
+            self.guarded(lambda: beside.watch(result))
         return result
 
     def _own_first(self, asked: Asked, start: Start, wanted: Callable[[], bool]) -> Any:
         """The program's own call, then the runs beside it: where only then it is known whether they are `wanted`, and
         whether the call takes from what can be read but once."""
-        shadowed, reading = list[Beside](), Reading(start.reached.once)
+        beside, reading = None, Reading(start.reached.once)
 
         def compare(result: Any, returned: bool) -> None:
+            nonlocal beside
             start.reached.refused = reading.why()
             with contextlib.suppress(NotCopied):
                 after = Start(start.reached)
-                self.guarded(lambda: shadowed.extend(self._compare(asked, start, result, returned)))
+                beside = self.guarded(lambda: self._compare(asked, start, result, returned))
                 after.put_back()
 
         try:
@@ -313,18 +315,20 @@ class Shadow:
             compare(result, True)
         return result
 
-    def guarded(self, work: Callable[[], Any]) -> None:
-        """Calls a function whose errors are recorded and never reach the program."""
+    def guarded(self, work: Callable[[], T]) -> T | None:
+        """What a function returns, whose errors are recorded and never reach the program; None after one."""
         try:
-            work()
+            return work()
         except Exception as error:
             self.notes.append(
                 f"a call could not be run beside the program's own: {type(error).__name__}: {str(error)[:200]}"
             )
             if os.environ.get("GRAPHDBG_DEBUG"):
                 raise
+            return None
 
-    def _compare(self, asked: Asked, start: Start | None, result: Any, compiled: bool = False) -> list[Beside]:
+    def _compare(self, asked: Asked, start: Start | None, result: Any, compiled: bool = False) -> Beside | None:
+        """What runs beside a call, with which its backward is looked at, too; None where nothing can."""
         function, number, args, kwargs = asked
         self.made += 1
         key = f"{self.pid}:{self.made}"
@@ -343,7 +347,7 @@ class Shadow:
                     start = Start(reached)
                     if reached.once:  # its own call would have to come first
                         raise NotCopied(f"it can reach {reached.once[0][0]}, and was not copied in time")
-                beside = Beside(self, function, call, args, kwargs, start)
+                beside = Beside(self, asked, call, start)
                 mine = beside.now(result) if compiled else {}
                 beside.forward()
                 if compiled:
@@ -365,8 +369,7 @@ class Shadow:
         self.write(call)
         if beside is not None and compiled:
             beside.watch(result)
-            return []
-        return [beside] if beside is not None and not call.why else []
+        return beside if not call.why else None
 
     def lost(self, call: Call, function: CompiledFunction, lost: Lost) -> None:
         """Writes into a call's record that a run of it ended the device's context: a rung's is the finding."""
@@ -396,11 +399,10 @@ class Shadow:
 
 def _raised_in(error: BaseException) -> str:
     """The key of the call that was looked at and that raised it; "" where none did."""
-    trace = error.__traceback__
     looking = (Shadow._beside.__code__, Shadow._own_first.__code__)
-    while trace is not None and (trace.tb_frame.f_code not in looking or "shadowed" not in trace.tb_frame.f_locals):
-        trace = trace.tb_next
-    return next((beside.call.key for beside in trace.tb_frame.f_locals["shadowed"]), "") if trace is not None else ""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code in looking)
+    beside = next((held for frame in frames if (held := frame.f_locals.get("beside")) is not None), None)
+    return beside.call.key if beside is not None else ""
 
 
 def _inside(folder: Path) -> str:
@@ -421,11 +423,3 @@ def _by_torch(context: Any) -> bool:
             return False
         frame = frame.f_back
     return False
-
-
-def _made_at() -> tuple[str, int]:
-    frame = sys._getframe(2)
-    ours = _inside(Path(__file__).parents[2])
-    while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno

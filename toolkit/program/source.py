@@ -128,13 +128,12 @@ class Source:
             one = f"({value.value})" if isinstance(value, enum.Flag) else f".{value.name}"  # several flags have no name
             return self.text(type(value), hint) + one
         if isinstance(value, (tuple, frozenset)):
-            parts = [self.text(part, f"{hint}_{at}") for at, part in enumerate(value)]
+            inner = ", ".join(self.text(part, f"{hint}_{at}") for at, part in enumerate(value))
             if type(value) is tuple:
-                return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-            inner = ", ".join(parts)
-            return (
-                f"frozenset([{inner}])" if isinstance(value, frozenset) else f"{self.text(type(value), hint)}({inner})"
-            )
+                return f"({inner}{',' if len(value) == 1 else ''})"
+            if isinstance(value, frozenset):
+                return f"frozenset([{inner}])"
+            return f"{self.text(type(value), hint)}({inner})"
         if isinstance(value, weakref.ref) and (held := value()) is not None:  # a recurrent layer's, to its weights
             self.imports.add("import weakref")
             return f"weakref.ref({self.text(held, hint)})"

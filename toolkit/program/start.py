@@ -151,17 +151,16 @@ class Randomness:
 
     def __init__(self, others: list[Any]) -> None:
         self.others = others
-        self.torch = [(name, state.clone()) for name, state in generators()]
-        ways: list[tuple[Any, Any]] = [(random.getstate, random.setstate), *map(_ways, others)]
+        self.kept = {name: (functools.partial(_put_default, name), state.clone()) for name, state in generators()}
+        ways: dict[str, Any] = {"Python": (random.getstate, random.setstate)}
+        ways |= {f"other {at}": _ways(other) for at, other in enumerate(others)}
         if (numpy := sys.modules.get("numpy.random")) is not None:
-            ways.append((functools.partial(numpy.get_state, legacy=False), numpy.set_state))
-        self.kept = [(put, get()) for get, put in ways]
+            ways["NumPy"] = functools.partial(numpy.get_state, legacy=False), numpy.set_state
+        self.kept |= {name: (put, get()) for name, (get, put) in ways.items()}
 
     def put_back(self) -> None:
         """Restores every generator."""
-        for name, state in self.torch:
-            torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
-        for put, state in self.kept:
+        for put, state in self.kept.values():
             put(state)
 
     def moved(self) -> bool:
@@ -174,8 +173,11 @@ class Randomness:
 
     def unlike(self, now: Randomness) -> bool:
         """Whether other states of the same generators differ."""
-        both = [*zip(self.torch, now.torch, strict=False), *zip(self.kept, now.kept, strict=False)]
-        return not all(_same(before, after) for (_, before), (_, after) in both)
+        return not all(_same(self.kept[name][1], now.kept[name][1]) for name in self.kept.keys() & now.kept.keys())
+
+
+def _put_default(name: str, state: torch.Tensor) -> None:
+    torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
 
 
 def _ways(generator: Any) -> tuple[Any, Any]:

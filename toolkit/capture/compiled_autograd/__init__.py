@@ -12,27 +12,14 @@ Torch's own AutogradCompilerInstance captures; ours are the contexts, the passes
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ....dumps import late
 
 if TYPE_CHECKING:
     from .capturer import Backward, capturing, disable, enable, reset
     from .passes import PASSES
 
-_HOMES = {
-    "enable": "capturer",
-    "disable": "capturer",
-    "reset": "capturer",
-    "capturing": "capturer",
-    "Backward": "capturer",
-    "PASSES": "passes",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 __all__ = ["PASSES", "Backward", "capturing", "disable", "enable", "reset"]
+
+__getattr__ = late(__name__, dict.fromkeys(__all__, "capturer") | {"PASSES": "passes"})

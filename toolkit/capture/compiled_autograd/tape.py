@@ -29,22 +29,16 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ....dumps.torchside.values import storage_key
 from ....dumps.wording import raised_line
 from ... import torch_private as t
+from ...live.eager import EagerMode
 from .places import TapePlace
 
 
-class Tape(t.TorchDispatchMode):
+class Tape(EagerMode):
     """Writes the operators that run while it is active.
 
     `where()` is the place in the backward; `name_of(value, place)` proposes a name for a placeholder, `kept(name,
     value)` is called with it at its first use.
     """
-
-    supports_higher_order_operators = True
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Lets what Dynamo compiles in a hook run under the tape too."""
-        return True
 
     def __init__(
         self,

@@ -18,7 +18,6 @@ import builtins
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import prod
 from sys import intern
 from typing import Any
 
@@ -26,6 +25,7 @@ from ....dumps import syntax, walk
 from ....dumps.allowlist import words
 from ....dumps.errors import DamagedError, UnreadableError
 from ....dumps.expr import evaluate
+from ....dumps.program.inputs import contiguous
 from ....dumps.schema import Arg, ConstValue, Dim, GraphBody, NodeRecord, StoredTensor, SymValue, TensorValue, Value
 from ....dumps.sidecar import ITEM_BYTES
 from ....dumps.wording import counted
@@ -500,7 +500,7 @@ def _tensor(
     return TensorValue(
         str(dtype["dtype"]) if isinstance(dtype, dict) else "float32",
         [*shape],
-        [*(_contiguous(shape) if given is None else _sizes(given, hints))],
+        [*(contiguous(shape) if given is None else _sizes(given, hints))],
         _size(named["storage_offset"], hints) if "storage_offset" in named else 0,
         device,
         requires_grad=said.get("requires_grad", False),
@@ -517,8 +517,3 @@ def _sizes(node: ast.expr, hints: dict[str, int]) -> list[int]:
 def _size(node: ast.expr, hints: dict[str, int]) -> int:
     """A size as the number that it had."""
     return int(evaluate(ast.unparse(node), hints))
-
-
-def _contiguous(shape: list[int]) -> list[int]:
-    """The strides that torch leaves out: 1 for the last, and each the product of the sizes behind it."""
-    return [prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape))]

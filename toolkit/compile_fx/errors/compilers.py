@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....dumps.opening import text_if_there
 from ....dumps.wording import counted
 from .case import ErrorContext, Explained, NodeAt, at
 
@@ -71,7 +72,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
             compiler_line=line,
         )
     place = _in_source(source_error, output, sources)
-    source = _read(place.file)
+    source = text_if_there(place.file)
     inside = enclosing_function(source, place.line)  # `kernel` in a file of one; the wrapper knows its name
     kernel = inside if inside and inside != "kernel" else kernel_of(case.code, source)
     what = f"the C++ compiler refused the kernel {kernel}" if kernel else failed
@@ -94,13 +95,6 @@ def _in_source(error: SourceError, output: str, sources: list[str]) -> SourceErr
         if named := re.search(needed, output, re.MULTILINE):
             return SourceError(source, int(named[1]), int(named[2]) if named[2] else None, error.said, error.whole)
     return error
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 _TRITON = "Triton compile error"
@@ -166,7 +160,7 @@ def not_python(case: ErrorContext, _: Any) -> Explained | None:
         file, said, line = written[1], written[2], int(written[3])
     else:
         return None
-    source = _read(file)
+    source = text_if_there(file)
     kernel = kernel_of(case.code, source) or _named(case, "")
     what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
     whole = f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}"
