@@ -128,7 +128,7 @@ def _why(table: Table, index: int) -> str:
         return "it is an input that the other side does not take"
     if table.seq_nr[index] < 0:
         return "it has no seq_nr: autograd did not number its operation"
-    return f"no node there has the same seq_nr, {table.seq_nr[index]}"
+    return "no node there has the same seq_nr"
 
 
 def _position(table: Table, name: str) -> int | None:

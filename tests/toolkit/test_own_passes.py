@@ -107,6 +107,22 @@ def test_a_graph_that_a_decomposition_of_the_run_changed_is_not_said_to_be_right
     assert outcome.verdict.next[0].endswith("train.py")
 
 
+@pytest.mark.long
+def test_a_decomposition_that_is_imported_is_the_runs_own_and_no_fault_of_the_compiler(tmp_path: Path) -> None:
+    own, last = OWN_DECOMPOSITION.rsplit("\n\n\n", 1)
+    (tmp_path / "own.py").write_text(own)
+    (tmp_path / "train.py").write_text(f"import torch\nimport own\n\n{last.replace('torch.func.vmap', '')}")
+
+    def said(*words: str) -> str:
+        command = [sys.executable, "-m", "graphdbg", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+
+    said("dump", "-o", "run", "--inputs", "first", "--", sys.executable, "train.py")
+    found = said("triage", "run/0_0/dynamo", "--import", "own")
+    assert "(custom pass)" in found and "own_silu in own.py:7, registered by the run, changes" in found
+    assert "Next: graphdbg minify run/0_0/pre_grad --import own\n" in found
+
+
 PROGRAM = """\
 import torch
 from torch._inductor.lowering import lowerings, make_pointwise

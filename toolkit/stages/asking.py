@@ -184,8 +184,8 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
         f"{after.id} gives {difference['name'] or 'other results'} otherwise than {pair.before.id} "
         f"({difference['reason']})."
     )
-    steps = _go_on(pair, after, fault, difference)
-    return after, Verdict("fails", difference["kind"], fault, layer, reason, where, next=steps, detail=WHOLE)
+    verdict = Verdict("fails", difference["kind"], fault, layer, reason, where, detail=WHOLE)
+    return after, verdict.then(*_go_on(pair, after, fault, difference))
 
 
 def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
@@ -207,10 +207,11 @@ def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tu
     """Who ran between the two, whose fault that is, and in which layer of the compiler."""
     if pair.traced:
         what = f"the decomposition of {difference['op']}" if difference["op"] else "AOTAutograd's tracing"
-        if difference["built_in"] is False and difference["op"]:  # torch's own is right
-            known = registered_for(pair.after, DECOMPOSITION, [difference["op"]])
+        known = registered_for(pair.after, DECOMPOSITION, [difference["op"]]) if difference["op"] else None
+        right = " (torch's own is right)" if difference["built_in"] is False else ""
+        if known is not None or (difference["op"] and right):
             place = f", {known.name} in {known.place}" if known is not None else ""
-            return f"{what}{place}, registered by the run (torch's own is right),", "custom_pass", None
+            return f"{what}{place}, registered by the run{right},", "custom_pass", None
         return what, "compiler", "decomposition" if difference["op"] else "aot_autograd"
     if users:
         return " or ".join(own_pass.text for own_pass in users), "custom_pass", None
