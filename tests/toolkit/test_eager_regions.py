@@ -1,4 +1,5 @@
-"""Regions that are compiled once and called several times (`invoke_subgraph`), run eagerly and handed to a compiler."""
+"""Regions that are compiled once and called several times (`invoke_subgraph`), branches and regions of `vmap`, run
+eagerly and handed to a compiler."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.live import entries
-from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.live.eager import GraphRunError, run_graph
+from graphdbg.toolkit.live.write_order import Reversed
 
 SINGLE_USE = "inline_single_use_invoke_subgraph"
 
@@ -53,3 +56,24 @@ def test_a_region_called_once_is_put_in_place_as_dynamo_does_before_a_backend() 
     gm = caught(1)
     assert "invoke_subgraph" in names(gm)
     assert "invoke_subgraph" not in names(entries.as_handed_to_backends(gm))
+
+
+def test_values_are_written_the_other_way_round_in_a_graph_with_a_branch() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        chosen = torch.ops.higher_order.cond(x.sum() > 0, torch.neg, torch.abs, (x,))
+        return chosen.index_put((torch.tensor([1, 1]),), torch.tensor([2.0, 3.0]))
+
+    gm = make_fx(step)(x := torch.ones(2))
+    assert run_graph(gm, [x])[0].tolist() == [-1.0, 3.0]
+    with Reversed():
+        assert run_graph(gm, [x])[0].tolist() == [-1.0, 2.0]
+
+
+def test_a_run_that_fails_inside_a_vmap_of_the_graph_leaves_it() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch._functorch.predispatch._vmap_increment_nesting, (2, "error"))
+    graph.output(graph.call_method("view", (x, 5)))
+    with pytest.raises(GraphRunError):
+        run_graph(fx.GraphModule({}, graph), [torch.ones(2)])
+    assert torch.ones(1).requires_grad_().requires_grad, "torch refuses it inside a transform"

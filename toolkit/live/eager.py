@@ -169,8 +169,12 @@ def run_graph(
     `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's
     value.
     """
-    outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
-    return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
+    depth = t.transforms()
+    try:
+        outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
+        return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
+    finally:
+        t.leave_transforms(depth)  # a node that raises inside a `vmap` that the graph enters leaves it entered
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:

@@ -279,9 +279,9 @@ def changed_settings(
     return changed
 
 
-def encoded_settings() -> dict[str, dict[str, Any]]:
+def encoded_settings(*, but_caches: bool = False) -> dict[str, dict[str, Any]]:
     """The changed settings in the saved form."""
-    changed = changed_settings()
+    changed = changed_settings(but_caches=but_caches)
     return {room: {name: encoded(value) for name, value in values.items()} for room, values in changed.items()}
 
 

@@ -21,11 +21,14 @@ from .eager import nodes_in
 
 
 class Reversed(t.TorchDispatchMode):
-    """While entered, these operators write their last value first. Where no place is written twice nothing changes."""
+    """While entered, these operators write their last value first. Where no place is written twice nothing changes.
+    Loops, branches and flex attention run as they are."""
+
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        turned = _TURNED.get(f"{func.overloadpacket.__name__.strip('_')}.{func._overloadname}")
-        named = kwargs or {}
+        packet, named = getattr(func, "overloadpacket", None), kwargs or {}
+        turned = packet and _TURNED.get(f"{packet.__name__.strip('_')}.{func._overloadname}")
         if turned is not None:
             given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | named
             return func(**(given | turned(given)))

@@ -51,7 +51,7 @@ from .aside import (
 )
 from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
-from .records import AS_COMPILED, DRAWN, FILTERED, PROGRAM, Call, CallRung, trace_of
+from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, Start, counts, leaves_of
 
@@ -163,6 +163,8 @@ class Beside:
         self.call.notes += [f"its guard_filter_fn{FILTERED}"] if self.function.filtered else []
         if getattr(t.optional("eval_frame_stance"), "skip_guard_eval_unsafe", False):
             self.call.notes.append(f"the stance skip_guard_eval_unsafe{FILTERED}")
+        freezing = getattr(self.function.backend, "config", {}).get("freezing", t.inductor_config.freezing)
+        self.call.notes += [FROZEN] if freezing and not self.ambient.grad else []
         outside = self.outside
         self._judge("", eager)
         if not self.function.graphs and not self.raised:

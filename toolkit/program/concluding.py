@@ -43,6 +43,7 @@ from .records import (
     BACKENDS,
     DRAWN,
     FILTERED,
+    FROZEN,
     MODULES,
     PROGRAM,
     REPLICA,
@@ -240,6 +241,10 @@ _UNSTEADY = (
     "that races, say), or the code is from a cache on disk"
 )
 _OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
+_CONSTANTS = (
+    "compiled again it agrees: this call ran code compiled for an earlier call, where freezing made constants of the "
+    "parameters as they were (torch.compiler.reset() after they change, or no freezing)"
+)
 _NO_GRAPHS = "options={'triton.cudagraphs': False} in place of the mode"
 _OVERWRITTEN = (
     "it reads a result or a gradient of a call that a later one has overwritten, as CUDA graphs do (clone what has to "
@@ -482,7 +487,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         minify, further = [], recorded(command)
     elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
         further = [check]
-    if call.fresh == "agrees" and (own or row.rung in MEANS):
+    if call.fresh == "agrees" and FROZEN in call.notes and not call.first and row.rung not in MEANS:
+        reason += f"; {_CONSTANTS}"
+    elif call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_UNSTEADY if own and call.first else _STALE}"
         by = [note.removesuffix(FILTERED).rpartition(" ")[2] for note in call.notes if note.endswith(FILTERED)]
         reason += f", maybe one that {' or '.join(by)} leaves out: try without it" if by else ""

@@ -41,6 +41,8 @@ AS_COMPILED = "it calls torch.compiler.is_compiling(): eager was made to take th
 REPLICA = "DistributedDataParallel runs as its module alone"
 FILTERED = " leaves guards out; what runs beside it keeps them all"
 """The notes on such calls; of the last, behind what leaves them out."""
+FROZEN = "freezing makes constants of its parameters"
+"""The note on a call that is compiled with Inductor's `freezing`."""
 
 
 LOST = "after which its process can run nothing on the device"

@@ -31,10 +31,11 @@ import torch
 
 from ...dumps.allowlist import OP_HOMES, WITH_TORCH
 from ...dumps.atomic import write_file
-from ...dumps.program.settings import process_lines
+from ...dumps.program.settings import CONFIG_MODULES, config_lines, process_lines
 from ...dumps.torchside.definitions import of_spaces
 from .. import torch_private as t
 from ..live.eager import eager_draws
+from ..live.torch_state import encoded_settings
 from ..torch_private import replaced
 from .reach import argument_names, callable_of, own_file, own_modules
 from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
@@ -417,7 +418,7 @@ class FunctionCalls:
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
             return
-        self.settings = process_lines(ambient)
+        self.settings = [*process_lines(ambient), *config_lines(encoded_settings(but_caches=True), trusted=True)[0]]
         try:
             lines = self._lines(asked.function.function, asked.args, asked.kwargs, start, ambient, touched)
             self.calls.append((asked.function.function, asked.number, lines))
@@ -476,12 +477,15 @@ class FunctionCalls:
         compiled = rungs.asked | ({"options": {**options, "fallback_random": True}} if rung == "inductor" else {})
         main = sys.modules["__main__"]
         settings = settings_of(main)
-        settings += "".join(f"\n{line}" for line in self.settings if line not in settings)
+        more = [line for line in self.settings if line.rpartition("config")[2] not in settings]
+        settings += "".join(f"\n{line}" for line in more)
         of_settings = set(re.findall(r"^def ([^(\n]+)", settings, re.MULTILINE))
         parts = [text for name, text in source.definitions.items() if name not in of_settings]
         named = "\n".join([*parts, *(line for lines in calls for line in lines)])
         spaces = set(re.findall(r"torch\.ops\.(\w+)", named)) - WITH_TORCH
         brought = {home for space in spaces for home in (*OP_HOMES.get(space, ())[-1:], space) if home in sys.modules}
+        rooms = {room for room in CONFIG_MODULES.values() if any(line.startswith(room) for line in more)}
+        source.imports |= {f"import {home}" for home in rooms}
         source.imports |= {f"import {home}" for home in brought if not own_file(sys.modules[home])}
         own_operators = [known.program for known in of_spaces(spaces) if not known.missing]
         definitions = "\n\n\n".join([*own_operators, *parts]).replace("from __future__ import annotations\n", "")

@@ -159,6 +159,8 @@ NAMES = Names((
     # Fake tensors, nested values, dispatch modes: documented in part, in no public module.
     Row("torch._subclasses.fake_tensor", "is_fake", _COMPILE),
     Row("torch.utils._pytree", "tree_leaves tree_map", "every rung"),
+    Row("torch._C._functorch", "transforms=get_dynamic_layer_stack_depth "
+        "leave_transforms=pop_dynamic_layer_stack_and_undo_to_depth", "every rung"),
     Row("torch.utils._python_dispatch", "TorchDispatchMode", f"{_TRITON}, the rung lazy, dump --compiled-autograd"),
     Row("torch.utils._python_dispatch", "is_in_torch_dispatch_mode is_traceable_wrapper_subclass", _COMPILE),
     Row("torch._guards", "CompileContext TracingContext tracing compile_context", _COMPILE),

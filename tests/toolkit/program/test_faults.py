@@ -23,7 +23,7 @@ from graphdbg.toolkit.isolation.imports import TRUST
 from graphdbg.toolkit.program import judging
 from graphdbg.toolkit.program.concluding import departs
 from graphdbg.toolkit.program.judging import JudgedCall, judge_graphs
-from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Call, CallRung, Program, departing, read
+from graphdbg.toolkit.program.records import FILE, FROZEN, OPTIONS, VARIABLE, Call, CallRung, Program, departing, read
 from graphdbg.toolkit.verdicts.verdict import Verdict, Where, fails
 from graphdbg.toolkit.verdicts.verdict_words import first_line
 from tests.matrix import planted_calls
@@ -64,6 +64,22 @@ def test_a_graph_that_fails_in_the_program_alone_has_a_next_step(fault: Any, sai
     judged = Verdict("fails", "wrong_numbers", fault, "inductor", "it is wrong", Where("gelu", "run/0_0/forward"))
     found = departs(call, JudgedCall(judged, run=str(Path("run").absolute())), ["python", "prog.py"])
     assert found.reason.endswith(said) and found.next == [following], found
+
+
+def test_parameters_that_freezing_made_constants_of_are_what_an_old_compile_holds() -> None:
+    row = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), value="result")
+    call = Call("1:1", "step", "prog.py", 3, 1, rows=[CallRung("eager"), row], fresh="agrees")
+    for notes, said in (([FROZEN], "freezing made constants of the parameters"), ([], "or code from a cache on disk")):
+        call.notes = notes
+        assert said in departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"]).reason
+
+
+@pytest.mark.long
+def test_a_call_compiled_with_freezing_says_so(tmp_path: Path) -> None:
+    program = "import torch\nnet = torch.nn.Linear(4, 4)\nstep = torch.compile(net, options={'freezing': True})\n"
+    program += "for grad in (False, True):\n    with torch.set_grad_enabled(grad):\n        step(torch.ones(2, 4))\n"
+    calls = shadowed(tmp_path, program, backend="inductor").calls
+    assert [FROZEN in call.notes for call in calls] == [True, False]
 
 
 def around(tmp_path: Path, name: str, backend: str = "eager", **options: int | bool) -> tuple[str, Verdict]:

@@ -627,6 +627,7 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
 
     monkeypatch.setattr(GuardBuilder, "EQUALS_MATCH", none)
     monkeypatch.setattr(GuardBuilder, "CONSTANT_MATCH", none)
+    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)  # as a `patch` in a function does
     with graphdbg.shadow(tmp_path / "found") as found:
         for scale in (2, 3):
             torch.compile(scaled_by(scale), backend="eager")(torch.ones(8, 8))
@@ -635,8 +636,10 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what the repro sets lasts as long as the test
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "argv", ["repro.py"])
+    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", False)
     torch._dynamo.reset()
     space = runpy.run_path(str(Path(found.at.repro) / ALONE))
+    assert torch._dynamo.config.capture_scalar_outputs, "the repro sets what was in force where it was seen"
     assert space["main"]() == 1 and len(list(space["calls"]())) == 2
     monkeypatch.setattr(sys, "argv", ["repro.py", "--without-fault"])
     assert space["main"]() == 0
