@@ -171,7 +171,8 @@ class Room(BaseScreen[None]):
     def job_failed(self, job: Job, code: int, fix: str, *, doing: str) -> None:
         """Shows how a job ended that should not have ended that way, and what it said."""
         said = job.last_said()
-        fix = f"U adds --trust to what is started here; {fix}" if "--trust" in said else fix
+        untrusted = "--trust" in said and "--trust" not in job.words
+        fix = f"U adds --trust to what is started here; {fix}" if untrusted else fix
         self.trouble(JobFailedError(f"{job.line}: {ending(code)}", said, fix), doing=doing, said=job.said)
 
     async def perform(self, action: str) -> None:
