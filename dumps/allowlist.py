@@ -20,7 +20,7 @@ def words(text: str) -> frozenset[str]:
 OPERATOR = words("""
     abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul index inv
     invert ior ipow irshift is_ is_not isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift
-    setitem sub truediv truth xor""")  # fmt: skip
+    setitem sub truediv truth xor""")
 
 BUILTINS = frozenset(
     ["abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"]
@@ -28,7 +28,7 @@ BUILTINS = frozenset(
 
 ATTRIBUTES = words("""
     H T data device dtype grad imag is_complex is_cpu is_cuda is_leaf is_meta is_nested is_quantized is_sparse itemsize
-    layout mH mT nbytes ndim real requires_grad shape""")  # fmt: skip
+    layout mH mT nbytes ndim real requires_grad shape""")
 """Tensor attributes that `builtins.getattr` may name."""
 
 ARRAY_ATTRIBUTES = words("T dtype imag itemsize nbytes ndim real shape size strides")
@@ -49,7 +49,7 @@ NUMBER_METHODS = words("__ceil__ __floor__ __round__ __trunc__ as_integer_ratio 
 
 DENIED_METHODS = words("""
     apply_ map_ map2_ as_subclass module_load numpy register_hook register_post_accumulate_grad_hook share_memory_
-    storage untyped_storage storage_type data_ptr set_ dlpack tolist reinforce""")  # fmt: skip
+    storage untyped_storage storage_type data_ptr set_ dlpack tolist reinforce""")
 
 _EXTRA = {
     "torch._C": "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level _log_api_usage_once",
@@ -85,8 +85,12 @@ EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in _EXTRA.items() for n
 skipped."""
 
 REFERENCE_HOMES = (
-    "torch._refs", "torch._refs.fft", "torch._refs.linalg", "torch._refs.nn.functional", "torch._refs.special",
-)  # fmt: skip
+    "torch._refs",
+    "torch._refs.fft",
+    "torch._refs.linalg",
+    "torch._refs.nn.functional",
+    "torch._refs.special",
+)
 """Where torch's operators are written in Python; callable is what these list as public."""
 
 WRAPPER_HOMES = {
@@ -97,20 +101,25 @@ WRAPPER_HOMES = {
 where their class is defined in this process."""
 
 BUILTIN_HOMES = (
-    "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
+    "torch._C._nn",
+    "torch._C._fft",
+    "torch._C._linalg",
+    "torch._C._special",
+    "torch._C._sparse",
+    "torch._C._nested",
     "torch",
-)  # fmt: skip
+)
 """Where compiled functions live that are registered aten ops under another roof (`torch.arange`,
 `torch._C._nn.gelu`)."""
 
 DENIED_FUNCTIONS = words("""
     from_file load save set_printoptions import_ir_module fork wait compile manual_seed seed set_default_device
-    from_dlpack from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit""")  # fmt: skip
+    from_dlpack from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit""")
 
 WITH_TORCH = words("""
     aten prim prims higher_order operator _operator math builtins torch numpy quantized _quantized mkldnn
     mkldnn_prepacked onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch
-    streams nnapi""")  # fmt: skip
+    streams nnapi""")
 """Namespaces whose operators `import torch` registers."""
 
 
@@ -140,19 +149,19 @@ OP_HOMES = {
 
 DENIED_NAMESPACES = words("""
     prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image
-    debug_mode_ops""")  # fmt: skip
+    debug_mode_ops""")
 
 DENIED_OPS = words("""
     aten::from_file aten::save aten::load aten::_print aten::to_here aten::confirmed_by_owner aten::local_value
     aten::owner aten::is_owner aten::owner_name aten::hash aten::data_ptr aten::storage inductor::_reinterpret_tensor
-    inductor::_alloc_from_pool export::access_subclass_inner_tensor""")  # fmt: skip
+    inductor::_alloc_from_pool export::access_subclass_inner_tensor""")
 
 DENIED_ARGUMENTS = ("file", "path", "url", "uri")
 """An op with a string argument whose name holds one of these words is denied, whatever library registered it."""
 
 DENIED_HIGHER_ORDER = words("""
     call_torchbind aoti_call_delegate executorch_call_delegate inductor_compiled_code invoke_leaf_function
-    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call register_hook""")  # fmt: skip
+    inline_asm_elementwise dynamo_bypassing_wrapper custom_function_call register_hook""")
 
 TRITON_CALLS = frozenset(
     ["higher_order.triton_kernel_wrapper_mutation", "higher_order.triton_kernel_wrapper_functional"]

@@ -53,8 +53,13 @@ class Apply(msgspec.Struct, frozen=True):
 Expr = int | float | bool | Name | Apply
 
 CONSTANTS: dict[str, float] = {
-    "oo": math.inf, "int_oo": math.inf, "nan": math.nan, "zoo": math.nan, "pi": math.pi, "E": math.e,
-}  # fmt: skip
+    "oo": math.inf,
+    "int_oo": math.inf,
+    "nan": math.nan,
+    "zoo": math.nan,
+    "pi": math.pi,
+    "E": math.e,
+}
 """Names that are not symbols."""
 
 _MANY = 10_000
@@ -78,9 +83,15 @@ ARITY: dict[str, tuple[int, int]] = {
 ..."""
 
 _ALIASES = {
-    "Equality": "Eq", "Unequality": "Ne", "StrictLessThan": "Lt", "LessThan": "Le", "StrictGreaterThan": "Gt",
-    "GreaterThan": "Ge", "ceil": "ceiling", "trunc": "TruncToInt",
-}  # fmt: skip
+    "Equality": "Eq",
+    "Unequality": "Ne",
+    "StrictLessThan": "Lt",
+    "LessThan": "Le",
+    "StrictGreaterThan": "Gt",
+    "GreaterThan": "Ge",
+    "ceil": "ceiling",
+    "trunc": "TruncToInt",
+}
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Or: "Or", ast.And: "And", ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt",
     ast.GtE: "Ge", ast.BitOr: "Or", ast.BitXor: "Xor", ast.BitAnd: "And", ast.LShift: "LShift", ast.RShift: "RShift",
@@ -306,9 +317,15 @@ def _dense(args: list[Any]) -> int:
 _OPAQUE: dict[str, Callable[[Any], Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
 
 _FOLDS: dict[str, Callable[[list[Any]], Any]] = {
-    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any,
-    "Xor": lambda args: sum(map(bool, args)) % 2 == 1, "IsNonOverlappingAndDenseIndicator": _dense,
-}  # fmt: skip
+    "Add": sum,
+    "Mul": _product,
+    "Min": min,
+    "Max": max,
+    "And": all,
+    "Or": any,
+    "Xor": lambda args: sum(map(bool, args)) % 2 == 1,
+    "IsNonOverlappingAndDenseIndicator": _dense,
+}
 """Functions of any number of arguments."""
 
 _UNARY: dict[str, Callable[[Any], Any]] = {

@@ -16,8 +16,13 @@ from . import syntax
 
 WHOLE = "output_code.py"
 _SUFFIX = {
-    "triton": ".py", "cpp": ".cpp", "cpp_pybinding": ".cpp", "metal": ".metal", "pallas": ".py", "cutedsl": ".py",
-}  # fmt: skip
+    "triton": ".py",
+    "cpp": ".cpp",
+    "cpp_pybinding": ".cpp",
+    "metal": ".metal",
+    "pallas": ".py",
+    "cutedsl": ".py",
+}
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 

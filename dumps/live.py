@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from .torchside.observed import observe as observe
 
 _HOME = {
-    "save_graph": "case", "fake_module": "decode", "module": "decode", "encode": "encode", "inputs": "make_inputs",
+    "save_graph": "case",
+    "fake_module": "decode",
+    "module": "decode",
+    "encode": "encode",
+    "inputs": "make_inputs",
     "observe": "observed",
-}  # fmt: skip
+}
 
 __getattr__ = late(f"{__package__}.torchside", _HOME)

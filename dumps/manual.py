@@ -88,8 +88,10 @@ EXITS: dict[str, dict[str, str]] = {
     "dump": {"N": "what CMD exits with; 0 to 255", "128+N": "signal N ended CMD"},
     "import": {"0": "the case or run is written"},
     "demo": {"0": "the planted bug was found and reduced", "1": "a step failed"},
-    "doctor": {"0": "everything that graphdbg needs is here",
-               "3": "something that it needs is missing, or could not be removed"},
+    "doctor": {
+        "0": "everything that graphdbg needs is here",
+        "3": "something that it needs is missing, or could not be removed",
+    },
     "ls": {"0": "listed, whatever the run's graphs came to"},
     "show": {"0": "shown"},
     "draw": {"0": "drawn"},
@@ -118,7 +120,7 @@ EXITS: dict[str, dict[str, str]] = {
         "1": "a result differs, a kernel died, or --check found a fault",
         "4": "it could not be checked",
     },
-}  # fmt: skip
+}
 """Command -> exit code -> what it says. `ALWAYS` holds for each as well."""
 ALWAYS = {
     "2": "bad usage or unreadable input",

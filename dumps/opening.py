@@ -36,9 +36,12 @@ _MOST_ABOVE = 8
 _RUN = "run.json"
 _GRAPH = ("graph.json", "graph.json.gz")
 _KINDS = {
-    stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
-}  # fmt: skip
+}
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 

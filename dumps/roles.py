@@ -33,12 +33,18 @@ _CALL = re.compile(r"self\.get_(?:parameter|buffer)\('([^']*)'\)")
 _WRAPPED = re.compile(r"__\w+\(([^()]*)\)")
 
 _KINDS = {
-    "PlainAOTOutput": "user", "GradAOTOutput": "gradient", "InputMutationAOTOutput": "mutation",
-    "MetadataMutationAOTOutput": "mutation", "IntermediateBaseAOTOutput": "alias base",
-    "SavedForBackwardsAOTOutput": "saved", "SavedForBackwardsNoVcCheckAOTOutput": "saved",
-    "ForwardTokenAOTOutput": "token", "BackwardTokenAOTOutput": "token",
-    "PhiloxUpdatedForwardOffsetAOTOutput": "random state", "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
-}  # fmt: skip
+    "PlainAOTOutput": "user",
+    "GradAOTOutput": "gradient",
+    "InputMutationAOTOutput": "mutation",
+    "MetadataMutationAOTOutput": "mutation",
+    "IntermediateBaseAOTOutput": "alias base",
+    "SavedForBackwardsAOTOutput": "saved",
+    "SavedForBackwardsNoVcCheckAOTOutput": "saved",
+    "ForwardTokenAOTOutput": "token",
+    "BackwardTokenAOTOutput": "token",
+    "PhiloxUpdatedForwardOffsetAOTOutput": "random state",
+    "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
+}
 
 _WORDS: dict[str, str] = {
     "PlainAOTInput": "args[{idx}]",

@@ -27,8 +27,13 @@ REDUCED = "Reduced by"
 """How `made` begins in a case that was minified."""
 
 TOLERANCES = {
-    "float64": 1e-10, "complex128": 1e-10, "float32": 1e-5, "complex64": 1e-5, "float16": 4e-3, "bfloat16": 3e-2,
-}  # fmt: skip
+    "float64": 1e-10,
+    "complex128": 1e-10,
+    "float32": 1e-5,
+    "complex64": 1e-5,
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+}
 """Error relative to the size of the values, on top of four times that of eager: the criterion of toolkit.numerics."""
 
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})

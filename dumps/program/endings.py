@@ -249,9 +249,15 @@ def _unknown(run: Runs) -> DyingProgram:
 
 
 _KINDS: dict[str, Callable[[Runs], DyingProgram]] = {
-    "crash": suite.crash, "missing_error": suite.missing_error, "signal": suite.signal, "hang": suite.hang,
-    "slow": suite.slow, "memory": suite.memory, "nan": _nan, "metadata": _metadata,
-}  # fmt: skip
+    "crash": suite.crash,
+    "missing_error": suite.missing_error,
+    "signal": suite.signal,
+    "hang": suite.hang,
+    "slow": suite.slow,
+    "memory": suite.memory,
+    "nan": _nan,
+    "metadata": _metadata,
+}
 
 
 # -- values against float64

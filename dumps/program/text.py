@@ -78,9 +78,12 @@ _CALLS = {
     "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": "",
 }  # fmt: skip
 _OTHER = {
-    "Neg": "(-{0})", "Not": "(not {0})", "CeilDiv": "(-(-{0} // {1}))", "ModularIndexing": "(({0} // {1}) % {2})",
+    "Neg": "(-{0})",
+    "Not": "(not {0})",
+    "CeilDiv": "(-(-{0} // {1}))",
+    "ModularIndexing": "(({0} // {1}) % {2})",
     "Where": "({1} if {0} else {2})",
-}  # fmt: skip
+}
 CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
 GETITEM = ("operator.getitem", "_operator.getitem")
 

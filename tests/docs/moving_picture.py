@@ -36,8 +36,15 @@ COMMANDS = (
 COLUMNS, ROWS, SECONDS, PAUSE_S, LAST_S = 100, 26, 30.0, 1.0, 4.0
 TOGETHER_S = 0.04
 WIDE, HIGH = 8.4, 18
-COLOURS = {"red": "#f47067", "green": "#6bc46d", "brown": "#daaa3f", "yellow": "#daaa3f", "blue": "#6cb6ff",
-           "magenta": "#dcbdfb", "cyan": "#56d4dd"}  # fmt: skip
+COLOURS = {
+    "red": "#f47067",
+    "green": "#6bc46d",
+    "brown": "#daaa3f",
+    "yellow": "#daaa3f",
+    "blue": "#6cb6ff",
+    "magenta": "#dcbdfb",
+    "cyan": "#56d4dd",
+}
 STYLE = """
 svg { background: #1c2128 } text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #adbac7;
 white-space: pre } .b { font-weight: 700; fill: #e6edf3 } .d { opacity: .65 }

@@ -108,9 +108,17 @@ class Runner:
         """Exit code and lines of a program that reads `text` on its stdin."""
         try:
             done = subprocess.run(
-                words, input=text, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True, errors="replace", timeout=LONGEST_S, check=False,
-            )  # fmt: skip
+                words,
+                input=text,
+                cwd=self.folder,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=LONGEST_S,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return 124, [f"it ran for more than {LONGEST_S:g} s"]
         return done.returncode, done.stdout.replace(str(self.folder), HOME).rstrip("\n").splitlines()

@@ -24,12 +24,30 @@ from .source_tree import nodes
 REFERENCE = ROOT / "docs" / "reference"
 ROOMS = ("dumps", "toolkit", "minifier", "tui")
 FILES = (
-    graph_folder.RUN_FILE, graph_folder.GRAPH_FILE, graph_folder.PROGRAM_FILE, graph_folder.INPUTS_FILE,
-    graph_folder.JOURNAL_FILE, graph_folder.GRAPHS_FOLDER, graph_folder.CODE_FOLDER, graph_folder.TENSORS_FOLDER,
-    kernels.WHOLE, process.FILE, process.EXIT_FILE, shared.LIST_FILE, sidecar.TABLE, sources.LIST, trust.MARK,
-    steering.CONTROL_FILE, events.EVENTS_FILE, casefile.NAME, as_test.NAME, issue.ISSUE, issue.REPRO,
-    issue.SIDECAR, issue.ARTIFACTS,
-)  # fmt: skip
+    graph_folder.RUN_FILE,
+    graph_folder.GRAPH_FILE,
+    graph_folder.PROGRAM_FILE,
+    graph_folder.INPUTS_FILE,
+    graph_folder.JOURNAL_FILE,
+    graph_folder.GRAPHS_FOLDER,
+    graph_folder.CODE_FOLDER,
+    graph_folder.TENSORS_FOLDER,
+    kernels.WHOLE,
+    process.FILE,
+    process.EXIT_FILE,
+    shared.LIST_FILE,
+    sidecar.TABLE,
+    sources.LIST,
+    trust.MARK,
+    steering.CONTROL_FILE,
+    events.EVENTS_FILE,
+    casefile.NAME,
+    as_test.NAME,
+    issue.ISSUE,
+    issue.REPRO,
+    issue.SIDECAR,
+    issue.ARTIFACTS,
+)
 OWN = re.compile(r"_?(PYTEST_)?GRAPHDBG\w*")
 
 

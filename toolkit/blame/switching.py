@@ -38,7 +38,7 @@ before what else the pattern checks."""
 REQUIRED = words("""
     stable_sort reinplace_inplaceable_ops fix_auto_functionalized_dtype_views decompose_auto_functionalized
     decompose_triton_kernel_wrapper_functional decompose_triton_kernel_wrapper decompose_scan_to_while_loop
-    decompose_map_to_while_loop decomp_comms replace_random replace_randint respecialize_current_device""")  # fmt: skip
+    decompose_map_to_while_loop decomp_comms replace_random replace_randint respecialize_current_device""")
 """Passes and patterns without which lowering cannot take the graph: switching them off makes another failure."""
 
 

@@ -56,7 +56,7 @@ WEIGHT = ("convolution", "matmul", "attention", "collective", "custom", "control
 
 _MATMUL = words("""
     mm addmm bmm baddbmm matmul linear bilinear einsum dot vdot mv addmv addbmm inner outer ger
-    tensordot""")  # fmt: skip
+    tensordot""")
 _CONTROL = words("cond while_loop scan map_impl invoke_subgraph")
 _LISTS = {
     "random": words("""
@@ -88,7 +88,7 @@ _LISTS = {
         cumsum cumprod median softmax log_softmax _softmax _log_softmax _softmax_backward_data
         _log_softmax_backward_data sort topk cross_entropy nll_loss nll_loss_forward nll_loss_backward mse_loss
         count_nonzero vector_norm linalg_vector_norm welford"""),
-}  # fmt: skip
+}
 """family -> names of its ops, in the order in which they are looked through."""
 _KNOWN = words("aten prims operator math torch _operator builtins")
 

@@ -321,11 +321,11 @@ _REDUCING = _CUMULATIVE | frozenset({
 NORMALISING = words("""
     softmax _softmax log_softmax _log_softmax native_layer_norm layer_norm native_group_norm
     _native_batch_norm_legit native_batch_norm batch_norm group_norm instance_norm rms_norm
-    _softmax_backward_data _log_softmax_backward_data native_layer_norm_backward""")  # fmt: skip
+    _softmax_backward_data _log_softmax_backward_data native_layer_norm_backward""")
 _PRODUCT = words("""
-    mm bmm matmul linear addmm baddbmm addmv mv dot vdot einsum _addmm_activation""")  # fmt: skip
+    mm bmm matmul linear addmm baddbmm addmv mv dot vdot einsum _addmm_activation""")
 _CONVOLUTION = words("""
-    convolution conv1d conv2d conv3d _convolution convolution_backward conv_transpose2d""")  # fmt: skip
+    convolution conv1d conv2d conv3d _convolution convolution_backward conv_transpose2d""")
 
 
 def reduction_length(node: fx.Node) -> int:

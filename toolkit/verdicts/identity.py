@@ -41,7 +41,7 @@ _PLAIN = ("torch", "operator", "math", "builtins")
 _ATEN = ("aten", "prims", "_refs")
 _SOURCES = words("""
     full full_like scalar_tensor zeros ones empty zeros_like ones_like empty_like tensor lift_fresh
-    lift_fresh_copy""")  # fmt: skip
+    lift_fresh_copy""")
 """What only makes values: one search leaves such a call where another makes it an input."""
 _ONE = {
     **dict.fromkeys(

@@ -102,7 +102,7 @@ def _collapse(text: str) -> str:
 _PLUMBING = words("""
     torch.fx.interpreter torch._dynamo.utils torch.utils._python_dispatch torch._dynamo.repro.after_aot
     contextlib torch.utils._contextlib torch._logging._internal torch._utils_internal torch.nn.modules.module
-    torch._compile""")  # fmt: skip
+    torch._compile""")
 
 
 def library_frames(frames: list[str]) -> list[str]:
