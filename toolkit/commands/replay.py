@@ -187,7 +187,7 @@ _STAGE = (
 
 
 def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, float]:
-    """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the
+    """Sort key: failing graphs first, by verdict, stage and size of the error; then graphs that differ from the
     recording; then the rest.
     """
     saved, outcome = judged
@@ -233,7 +233,7 @@ def _beside(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def _show_at(saved: SavedGraph, node: str, rung: str, how: How, check: str, as_json: bool) -> int:
-    """Prints what is at the node, and gives the prompt where a person sits at both ends; returns the exit code."""
+    """Prints the values at a node, and opens a prompt where stdin and stdout are terminals; returns the exit code."""
     from ..node_values.at_node import AtNode, at_node, lines
 
     graph = address(saved)

@@ -101,7 +101,8 @@ def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
 
 
 def stage_of(fx_g: fx.GraphModule) -> str:
-    """The stage by the look of the graph: AOTAutograd names tangents, and registered ops alone are behind Dynamo."""
+    """Guesses the stage from the graph: AOTAutograd names tangents, and only Dynamo's graphs call methods or
+    modules."""
     names = [node.name for node in fx_g.graph.nodes if node.op == "placeholder"]
     if any(name.startswith("tangents_") for name in names):
         saved = any(not name.startswith(("primals_", "tangents_")) for name in names)
@@ -120,7 +121,7 @@ def numbered(stem: Path, suffix: str) -> Iterator[Path]:
 
 
 def taken(what: str) -> ExistsAlreadyError:
-    """The error for a folder that is not written into."""
+    """The error for a folder that exists already."""
     return ExistsAlreadyError(what, "it is there already", "choose another name or delete it")
 
 

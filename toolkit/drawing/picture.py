@@ -278,7 +278,7 @@ def _part(side: PictureHalf, prefix: str, depth: int | None, *, collapsed: bool)
 
 def _name_gradients(forward: PictureHalf, backward: PictureHalf, part: GraphShare) -> None:
     """Adds to each box of a backward node which forward op it is a gradient of."""
-    parts: dict[int, list[DrawnNode]] = {}  # of one op that autograd saw, which may have been decomposed into several
+    parts: dict[int, list[DrawnNode]] = {}  # the nodes of each op that autograd saw: it may have been decomposed
     for index in forward.chosen:
         node = forward.graph.nodes[index]
         if node.seq_nr >= 0 and not node.is_input and node.base != "copy_":
