@@ -114,9 +114,10 @@ class Culprit(msgspec.Struct):
 class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
-    `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and
-    `meaning` are for the user; `stopped` says why the search ended early. `node`: what the search by node found.
-    `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing was found.
+    `by`: the search that found the culprit, "" where none did. `backend` is the first stock backend that fails;
+    `sentence` and `meaning` are for the user; `stopped` says why the search ended early. `node`: what the search by
+    node found. `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing
+    was found.
     """
 
     id: str

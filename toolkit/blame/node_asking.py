@@ -63,7 +63,8 @@ class Narrowing:
         return True
 
     def beginning(self) -> None:
-        """Finds the shortest failing beginning, and keeps of it what the wrong value depends on."""
+        """Finds the shortest failing prefix of the window, and keeps of its atoms those that the wrong value depends
+        on."""
         needed = last_needed(len(self.window), lambda first: "same" if self._fails(self.window[:first]) else "gone")
         self._keep(self.window[: needed.high])
 

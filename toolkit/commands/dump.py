@@ -138,7 +138,7 @@ def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | Non
 
 
 def _locate_nan(path: Path) -> None:
-    """Runs the graph in which `--when nan` first saw a NaN in eager, to say where the NaN comes from; keeps the answer
+    """Runs in eager the graph in which `--when nan` first saw a NaN, to say where the NaN comes from; keeps the answer
     as the graph's verdict."""
     run = open_run(path)
     places = ((event.process, event.graph) for event in why.first_found(run.processes) if event.what == "nan")

@@ -226,7 +226,7 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def _beside(outcome: Outcome) -> list[tuple[str, str]]:
-    """The rows about memory and NaN, where there is something to say of them."""
+    """The rows about memory and NaN, where the outcome has any."""
     needed = memory_needed(outcome.needed_bytes, outcome.eager_bytes) if outcome.needed_bytes else ""
     said = [("memory", needed), ("nan", whose_nan(outcome.rung, outcome.nan, outcome.eager_nan))]
     return [row for row in said if row[1]]

@@ -301,8 +301,8 @@ class Compilers:
 
 
 def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
-    """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values
-    behind."""
+    """Marks the model's own `count` outputs. In training, the outputs for mutated inputs come before them, and saved
+    values after them."""
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:

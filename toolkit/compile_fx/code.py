@@ -242,7 +242,7 @@ _CLOCKS = {
     "reload_kernel_in_parent": "Triton load",
     "PyCodeCache.load_by_key_path": "Python load, kernels included",
 }
-"""Torch's names of what it times while code is loaded -> ours. Kernels that a pool compiles are seen as waiting."""
+"""Torch's timers that run while code is loaded -> our names for them. Kernels that a pool compiles show as waiting."""
 
 
 def _clocks() -> dict[str, tuple[int, float]]:

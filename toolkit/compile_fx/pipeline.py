@@ -74,7 +74,7 @@ class Observer:
 
 
 class Stopped(BaseException):
-    """The next stage is behind `until`. A BaseException, so that no handler of compile errors takes it for one."""
+    """Raised before the first stage after `until`. A BaseException, so that no handler of compile errors catches it."""
 
 
 @dataclass

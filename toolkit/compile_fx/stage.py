@@ -1,8 +1,8 @@
 """The stages of a compile: the one table, in their order, and what they hand on to each other.
 
-A stage is the function of its name in the module `home`. It takes the part that is compiled (`Work`) and, behind it,
-the fields of the part that its row names in `takes`; what it returns becomes the field `gives`. Part, options and what
-each stage makes are small records with torch's own types.
+A stage is the function of its name in the module `home`. It takes the part that is compiled (`Work`) and, after it, the
+fields of the part that its row names in `takes`; what it returns becomes the field `gives`. Part, options and what each
+stage makes are small records with torch's own types.
 
 `Pipeline.run` looks a stage up here, hands it what it takes and keeps what it gives. When each runs is torch's order:
 `entering` runs capture, which calls the stages of Dynamo's and of the joint graph (`capturing`); for each half `inner`

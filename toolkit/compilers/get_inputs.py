@@ -73,7 +73,7 @@ def _input_file(path: Path) -> Path | None:
 
 
 class Kind(NamedTuple):
-    """What stands for a type in the file; it cannot be called."""
+    """A stand-in for a type that the file names; it cannot be called."""
 
     name: str
 
@@ -94,7 +94,7 @@ _NAMES: dict[tuple[str, str], Any] = {
     ("torch", "Size"): tuple,
     ("torch", "device"): _device,
 }
-"""(module, name) in the file -> what stands for it; dtypes stand for themselves."""
+"""(module, name) in the file -> its stand-in; dtypes stand for themselves."""
 
 
 class _MetadataUnpickler(pickle.Unpickler):

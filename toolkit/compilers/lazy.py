@@ -193,7 +193,7 @@ class Extraction:
     """A compiled graph. `sources`: for each of its inputs the place among the graph's inputs, or a constant."""
 
     key: bytes
-    """The lazy backend's hash of it; empty where nothing is computed."""
+    """The lazy backend's hash of the graph; empty where the graph computes nothing."""
     ir: str
     sources: list[int | torch.Tensor]
     updated: list[tuple[int, int]]

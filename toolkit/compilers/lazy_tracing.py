@@ -57,9 +57,9 @@ def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def extract_lazy(tensors: list[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
-    """Compiles what lazy tensors stand for: (hash, IR text, tensor ids of the device data, their values).
+    """Compiles the graph behind lazy tensors: (hash, IR text, tensor ids of the device data, their values).
 
-    What was written through views is applied first: the functions of torch look at the tensors as they are.
+    Writes through views are applied first, because torch's functions read the tensors as they are.
     """
     for tensor in tensors:
         if t.is_functional_tensor(tensor):

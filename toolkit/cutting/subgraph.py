@@ -314,7 +314,8 @@ class _Builder:
         return Cutting(self.gm, self.atoms, self.values, self.kept, self._source)
 
     def _source(self, node: fx.Node) -> str:
-        """The node that stands in for this one: itself, or what a bypass leads to."""
+        """The name of the node to read for this one: itself, a placeholder that is the same number, or the argument
+        that a bypass leads to."""
         if node.name in self.atoms.carried.stands:
             return self.atoms.carried.stands[node.name]
         while node.name in self.bypassed:

@@ -267,8 +267,8 @@ def _keys(node: fx.Node) -> set[int]:
 
 
 def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.device | None = None) -> Any:
-    """A traced value as a Leaf, an Expression or a number; None for what is not looked at. `roots` is filled as values
-    come."""
+    """A traced value as a Leaf, an Expression or a number; None for a value that is not checked. `roots` is filled as
+    values come."""
     if not isinstance(value, torch.Tensor):
         plain = expression(value)
         return plain if isinstance(plain, (Expression, int, float, bool)) else None

@@ -1,4 +1,4 @@
-"""A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Says nothing of a
+"""A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Depends on no
 renderer.
 
 Every text of a view comes from somebody's graph and is escaped here; ids are our own. Does not decide what is shown.

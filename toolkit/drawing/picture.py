@@ -1,5 +1,4 @@
-"""From a graph and what the user wants to see of it to a finished picture: chooses the view, renders it, says what it
-drew.
+"""Makes a finished picture of a graph: chooses the view that the user wants, renders it, and says what it drew.
 
 Also: DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings
 along.

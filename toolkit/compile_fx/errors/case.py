@@ -184,7 +184,7 @@ class ErrorContext:
 
     @property
     def where(self) -> str:
-        """Node and line, in brackets behind an operator's name; "" where no node is known."""
+        """Node and line in brackets, to follow an operator's name; "" where no node is known."""
         if not self.running:
             return ""
         node = at(self.running[0])
@@ -240,8 +240,7 @@ def at(node: Any) -> NodeAt:
 
 
 def running(frames: Sequence[FrameType]) -> list[Any]:
-    """The node of torch.fx that was run, lowered, scheduled or matched in these frames; nodes that enclose it come
-    behind it.
+    """The FX node that was run, lowered, scheduled or matched in these frames, followed by the nodes that enclose it.
 
     Interpreters first, then locals of frames that are nodes or made from nodes.
     """

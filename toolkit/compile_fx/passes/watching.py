@@ -189,7 +189,7 @@ def watched(
 ) -> Iterator[None]:
     """While entered, passes of `stage` on this thread are added to `reports` and those of `skip` left out.
 
-    Costs nothing where nobody wants to see (`seen`) and nothing of this stage is to be skipped. Raises UsageError, from
+    Costs nothing where passes are not observed (`seen`) and none of this stage is skipped. Raises UsageError, from
     inside, for a pass that the graph at hand cannot do without.
     """
     mine = {name for where, name in skip if where == stage}

@@ -1,5 +1,4 @@
-"""Asks a child to compile a graph and keeps what it reports as one document, row by row while they come. Imports no
-torch.
+"""Asks a child to compile a graph and gathers its events as one document, row by row as they come. Imports no torch.
 
 The child reports before and after each stage, so that a segfault, a hang, or memory that ran out leaves every row from
 before it, and the name of the stage that did not end.
@@ -44,7 +43,7 @@ _RECORDED_ON = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 
 
 def entry_of(saved: SavedGraph, package: str = "") -> str:
-    """The first stage that runs for a graph; what becomes a package goes through all of them."""
+    """The first stage that runs for a graph; for a package, the first of all stages."""
     if package:
         return NAMES[0]
     return first_stage(saved.stage, training_joint=saved.stage in ("joint", "joint_passed") and _has_backward(saved))

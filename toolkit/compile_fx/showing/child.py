@@ -270,7 +270,7 @@ def row_of(report: StageReport) -> StageRow:
     produced = nodes[1] if unit == "nodes" else report.produced if unit else None
     row.took, row.produced = (Amount(*amount) if amount is not None else None for amount in (took, produced))
     if report.stage == "capture":
-        row.produced = None  # what it makes are the parts that follow
+        row.produced = None  # its results are the parts that follow
     row.removed, row.added, row.notes = dict(report.removed), dict(report.added), list(report.notes)
     row.passes = [pass_row(pass_report) for pass_report in report.passes]
     if report.skipped_because:
@@ -326,7 +326,7 @@ def fingerprint(gm: Any) -> Fingerprint:
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> tuple[bool, int, int]:
-    """Of the nodes that stand in two states of one graph, by their names: whether they are reordered, how many have
+    """Compares the nodes that two states of a graph have in common, by name: whether they are reordered, how many have
     other arguments, and how many another value."""
     both = [name for name in before if name in after]
     rewired = sum(before[name][0] != after[name][0] for name in both)
