@@ -1,5 +1,5 @@
-"""What the debug compilers share: functorch's boxed convention, the name of a graph while it is compiled, and `nop`, a
-compiler that does nothing else.
+"""What the debug compilers share: functorch's boxed convention, the name of a graph while it is compiled, and `nop`,
+the compiler that adds nothing to these.
 
 A compiled graph takes one list of flat inputs and says so with `_boxed_call`. The list is left as it is, so that a
 debugging session can call the same graph again with the same list. Separate arguments are taken too, as Dynamo gives

@@ -119,8 +119,8 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
 
 @contextlib.contextmanager
 def torchscript_alone() -> Iterator[None]:
-    """Turns TorchScript's own autocast off and restores it afterwards; leaves all modes, or constants that TorchScript
-    folds would be fake tensors; silences deprecation warnings, since TorchScript is used on purpose."""
+    """Turns TorchScript's own autocast off and restores it afterwards; turns dispatch modes off, or constants that
+    TorchScript folds would be fake tensors; silences deprecation warnings, since TorchScript is used on purpose."""
     before = t.set_jit_autocast(False)
     try:
         with warnings.catch_warnings(), t.modes_off():

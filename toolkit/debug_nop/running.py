@@ -167,7 +167,7 @@ class KernelExecution:
         differing |= self._memory(step, value, given)
         if differing:
             self._record(step, 0, differing, given, value)
-        elif isinstance(value, torch.Tensor):  # only what counts for nothing differs, such as strides of one element
+        elif isinstance(value, torch.Tensor):  # only what does not count differs, as the stride of a dimension of one
             self._accept(step, [value], given)
 
     def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:

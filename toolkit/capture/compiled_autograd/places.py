@@ -48,8 +48,8 @@ _HOOK_FILES = tuple(f"{_TORCH}/{name}" for name in ("utils/hooks.py", "autograd/
 @dataclass
 class TapePlace:
     """Where in the backward an operator runs: the autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom
-    Function whose Python runs, the forward's lines, the sequence number. A node that accumulates a gradient also has
-    itself here, and a name for the gradient.
+    Function whose Python runs, the forward's lines, the sequence number. Of a node that accumulates a gradient also the
+    node itself, and a name for the gradient.
     """
 
     node: str = ""
