@@ -1,11 +1,11 @@
 """`get_inputs`: inputs for a saved graph: stored ones as they were, the others synthesised from what was saved of them
 and a seed.
 
-Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
+Synthesised inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
 graph (RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype,
-device), or (int,) and (float,), in one list or two. A pickle is a program: it is read by an unpickler that knows the
-names that such a file holds and gives for each a value that does nothing. No class or function of the file's choice is
-ever called.
+device), or (int,) and (float,), in one list or two. A pickle is a program: it is read by an unpickler that knows only
+the names that such a file holds, and maps each to a stand-in that does nothing. No class or function that the file
+chooses is ever called.
 
 >>> inputs = get_inputs("myrun/0_0/forward", seed=0)
 >>> load_graph("myrun/0_0/forward").module()(*inputs)[0].shape
@@ -73,7 +73,7 @@ def _input_file(path: Path) -> Path | None:
 
 
 class Kind(NamedTuple):
-    """What stands for a type in the file; it cannot be called."""
+    """A stand-in for a type that the file names; it cannot be called."""
 
     name: str
 
@@ -94,7 +94,7 @@ _NAMES: dict[tuple[str, str], Any] = {
     ("torch", "Size"): tuple,
     ("torch", "device"): _device,
 }
-"""(module, name) in the file -> what stands for it; dtypes stand for themselves."""
+"""(module, name) in the file -> its stand-in; dtypes stand for themselves."""
 
 
 class _MetadataUnpickler(pickle.Unpickler):

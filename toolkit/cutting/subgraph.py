@@ -1,12 +1,12 @@
 # pyright: basic
 """Graphs built from any subset of a graph's atoms (the K-encoding).
 
-Also: where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it
-is bit for bit what it read in the whole one.
+Also: where a subset of a graph is cut: for every argument of a kept node, the node or recorded value that it reads in
+the new graph, so that it gets the same bits as in the whole one.
 
 Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs
 among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped
-nodes computed are written into the arguments as constants (where sizes are symbols: stay inputs).
+nodes computed are written into the arguments as constants (where sizes are symbols, they stay inputs).
 
 >>> from graphdbg.toolkit.cutting.atoms import Atoms
 >>> from graphdbg.toolkit.cutting.eager_values import record_values
@@ -37,18 +37,19 @@ from .eager_values import written_arguments
 from .spill import load_inputs
 
 Handle = str | tuple[str, int]
-"""What stands for a node in the new graph: its copy (name), or an input with its value at a version."""
+"""What an argument reads in the new graph: a kept or original node (name), or an input with a recorded value (name,
+version)."""
 
 
 @dataclass(eq=False)
 class Memory:
-    """One storage of the new graph, and the state of the original one that it holds as the graph runs."""
+    """One storage of the new graph, and the version of the original storage that it holds while the graph runs."""
 
     storage: int
     birth: int
     now: int
     given: bool
-    """Whether it comes in as an input, an original or a recorded one."""
+    """Whether it is there before the graph runs: of an original input or attribute, or of a recorded value."""
     inputs: list[str] = field(default_factory=list)
     """Original placeholders that lie in it."""
     held: list[Held] = field(default_factory=list)
@@ -59,7 +60,8 @@ class Memory:
 
 @dataclass
 class CutPlan:
-    """What is used: original placeholders and attributes, recorded values, and who reads what."""
+    """What the new graph uses: original placeholders and attributes (`used`), recorded values (`cut`), and what each
+    argument reads (`reads`)."""
 
     used: set[str] = field(default_factory=set)
     cut: dict[tuple[str, int], dict[int, Memory]] = field(default_factory=dict)
@@ -162,7 +164,8 @@ class Cutting:
         return key
 
     def _cut(self, key: tuple[str, int]) -> dict[int, Memory]:
-        """The memory that a recorded value comes to lie in: that of other inputs where it was the same."""
+        """The memories of a recorded value; it shares those of other inputs that hold the same storage in the same
+        state."""
         lies: dict[int, Memory] = {}
         for held in leaves(self.values.tree(*key)):
             if held.place is not None:
@@ -206,8 +209,8 @@ def build(
 
     `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of
     nodes in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a
-    training joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are
-    named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
+    training joint graph, which the partitioner reads by names: inputs that stand for values which depend on tangents
+    are named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
     """
     return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
 
@@ -311,7 +314,8 @@ class _Builder:
         return Cutting(self.gm, self.atoms, self.values, self.kept, self._source)
 
     def _source(self, node: fx.Node) -> str:
-        """The node that stands in for this one: itself, or what a bypass leads to."""
+        """The name of the node to read for this one: itself, a placeholder that is the same number, or the argument
+        that a bypass leads to."""
         if node.name in self.atoms.carried.stands:
             return self.atoms.carried.stands[node.name]
         while node.name in self.bypassed:
@@ -432,8 +436,8 @@ OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_r
 
 
 def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
-    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: everything
-    positional in it is counted again."""
+    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: indices and
+    counts in it are computed again."""
     now = {node.name: position for position, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     kwargs: dict[str, Any] = dict(spec.compile_kwargs)
     for name in INPUT_INDICES:

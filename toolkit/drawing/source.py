@@ -197,8 +197,8 @@ def _is_backward(stage: str, node: DrawnNode, recorded: NodeRecord, nodes: list[
 
 
 def _place_gradients(nodes: list[DrawnNode]) -> None:
-    """Gives the sums of gradients, for which autograd records no module, the module that used the value several times:
-    that of the newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
+    """Gives each sum of gradients, for which autograd records no module, the module that used the value several times:
+    the path of the newest summand, cut to the call depth of the recorded line (the first call is the root module's)."""
     for node in nodes:
         if node.backward and not node.modules and not node.is_input:
             known = [nodes[other].modules for other in sorted(node.inputs, reverse=True) if nodes[other].modules]

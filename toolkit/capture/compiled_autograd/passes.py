@@ -122,7 +122,7 @@ def _is_item(node: fx.Node) -> bool:
 
 
 def _whole(node: fx.Node) -> fx.Node:
-    """The value that an item is taken from; what a placeholder holds is itself."""
+    """The node that a getitem takes its item from; an item of a placeholder stands for itself."""
     return node.args[0] if _is_item(node) and not _is_input(node) else node  # pyright: ignore[reportReturnType]
 
 

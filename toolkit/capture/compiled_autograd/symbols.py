@@ -59,7 +59,7 @@ class Sizes:
         self.symbols: list[Pair] = []
 
     def expression(self, pair: Pair, *, new: bool = False) -> Expression:
-        """The expression that gives both numbers of a pair; with `new`, another symbol where none does."""
+        """The expression that gives both numbers of a pair; with `new`, a new symbol where no expression does."""
         first, second = pair
         chosen: list[tuple[int, ...]] = [(number,) for number in range(len(self.symbols))]
         chosen += itertools.combinations_with_replacement(range(len(self.symbols)), 2)
