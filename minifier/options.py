@@ -23,7 +23,7 @@ from .executors.ray_pool import required
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "rounding", "hang", "memory")
 EXECUTORS = ("local", "ray")
 HANG_LIMIT_S = 60.0
-"""What is waited for a case that is said to hang, unless the user says otherwise."""
+"""Default seconds after which a case counts as hanging."""
 COMMAND = "cmd:"
 """A check that begins so is a command of the user's."""
 
@@ -48,7 +48,7 @@ class MinifyOptions:
     executor: str = "local"
     verify: int = 3
     without: tuple[str, ...] = ()  # steps of the search that are left out
-    anyway: bool = False  # also what fails otherwise than in the run, in a program that is not the run's
+    anyway: bool = False  # also a failure that the run did not have, of a program that is not the run's
 
     @property
     def command(self) -> str | None:
@@ -104,7 +104,8 @@ class MinifyOptions:
 
     @property
     def judged(self) -> str:
-        """The check that the judge is asked for: what a measure needs beside itself is that the graph runs."""
+        """The check that the judge makes: "hang" for --hangs; "crash" for a measure of time or memory, which only needs
+        the graph to run."""
         if self.hangs is not None:
             return "hang"
         return "crash" if self.slower_than is not None or self.memory_over is not None else self.check

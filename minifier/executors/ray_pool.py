@@ -1,4 +1,4 @@
-"""Ray as a `concurrent.futures.Executor`: so many actors, each with a warm fork server of its own; extra
+"""Ray as a `concurrent.futures.Executor`: a fixed number of actors, each with a warm fork server of its own; extra
 `graphdbg[ray]`.
 
 The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for

@@ -1,4 +1,4 @@
-"""What eager gives at each node of a case, without the numbers: shapes, strides, dtypes. Edits must not change it.
+"""The form of each node's value in eager: shape, strides and dtype, without the numbers. Edits must not change it.
 
 >>> forms(case)["addmm"]
 [((2, 16), (16, 1), torch.float32, device(type='cpu'), True)]
@@ -66,7 +66,7 @@ def forms(case: Live) -> dict[str, list[Any]] | None:
 
 
 def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> dict[str, list[Any]] | None:
-    """The same of the case with an edit; None, too, where that cannot be made."""
+    """`forms` of the case with an edit; None also where the edit cannot be applied."""
     try:
         return forms(apply(case, edit))
     except REFUSALS:
@@ -88,8 +88,9 @@ def run(case: Live) -> Any:
 def fitting(
     case: Live, rounds: list[list[str]], apply: Callable[[Live, str], Live], fine: Callable[[Live], bool]
 ) -> list[list[str]]:
-    """Of each round all edits where the case with them is `fine`, else those that are so alone. Where eager raises as
-    it is, in which an error that is missing shows: those with which it raises an error of that class."""
+    """Filters rounds: keeps all edits of a round where the case with all of them is `fine`, else those that are so
+    alone. Where eager raises on the case as it is (a missing error shows there), an edit fits if eager raises the same
+    class."""
 
     def judged(changed: Live) -> bool | type[BaseException]:
         try:
@@ -102,7 +103,7 @@ def fitting(
     def fits(edits: list[str]) -> bool:
         try:
             return judged(reduce(apply, edits, case)) is wanted
-        except Exception:  # noqa: BLE001  it cannot be made
+        except Exception:  # noqa: BLE001  the edits cannot be applied
             return False
 
     kept = [edits if fits(edits) else [edit for edit in edits if fits([edit])] for edits in rounds if edits]

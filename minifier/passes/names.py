@@ -1,8 +1,8 @@
 """Names: inputs become x, y, z in the order in which they are read, operations are called after what they call. The
 last step.
 
-Compilers read some names (inputs of joint graphs, sizes), so those stay, and that the rest means nothing is asked by
-one query.
+Compilers read some names (inputs of joint graphs, sizes), so these stay; one query asks whether the others mean
+anything.
 
 For example: `propose(case)` gives `[['names canonical']]`.
 """

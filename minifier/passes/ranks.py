@@ -1,8 +1,7 @@
-"""Ranks: inputs lose dimensions of size 1 at their front, all inputs at once, so that a case of one number is
-`torch.ones(1)`.
+"""Ranks: drops leading dimensions of size 1 from all inputs at once, so that a case of one number is `torch.ones(1)`.
 
-Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of
-elements, is not proposed, nor anything where sizes are symbols.
+Runs after `dims`, which leaves sizes of 1. A vector stays a vector. Not proposed: what eager refuses, what changes a
+number of elements, and anything where sizes are symbolic.
 
 For example: `propose(case)` gives `[['ranks 1'], ['ranks 2']]`.
 """
@@ -55,7 +54,7 @@ def _lower(value: Any, rank: int) -> int:
 
 
 def _amounts(known: dict[str, Any]) -> dict[str, Any]:
-    """How many elements of what dtype there are everywhere."""
+    """The forms of all nodes with the number of elements in place of shape and strides."""
 
     def amount(kind: Any) -> Any:
         return (prod(cast(Any, kind)[0]), *cast(Any, kind)[2:]) if isinstance(kind, tuple) else kind
