@@ -7,7 +7,7 @@ candidate may take before it counts as hanging; `Gate` lets a query run alone.
 
 For example:
 
-    asking = Asking(server, Options(), 600.0)
+    asking = Querying(server, MinifyOptions(), 600.0)
     asking.probe({"case": ..., "candidate": None, ...}).status  # -> 'done'
 """
 

@@ -9,7 +9,7 @@ was believed by mistake.
 
 For example:
 
-    needs = Needs(base, read(rows))
+    needs = of_rows(rows, case)
     needs.ask(engine, most=24)
     needs.rows(engine)[0]
     # {'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict':

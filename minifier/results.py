@@ -7,7 +7,7 @@ Each of these results is a case folder that every command opens, with a case.jso
 OUT/atoms.jsonl says what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call,
 the user's line, the atoms that it reads. Nothing is judged here. No torch.
 
-For example: `Results(oracle, Path("small"), Options()).case` gives `PosixPath('small/case')`.
+For example: `Results(oracle, Path("small"), MinifyOptions()).case` gives `PosixPath('small/case')`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ other operations prove nothing where one failure was seen in a graph that is not
 
 For example:
 
-    compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says
+    compared(side_of("small", judge), side_of("other/repro.py", judge)).says
     # 'same'
 """
 

@@ -9,8 +9,8 @@ asked here.
 
 For example:
 
-    with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
-        servers.submit(function, payload, 60.0).result().status
+    with Elsewhere(home, ThreadPoolExecutor(2), WorkerSettings(jobs=2)) as servers:
+        servers.submit(function, payload, 60.0).answer().status
     # 'done'
 """
 

@@ -34,7 +34,7 @@ class GraphFind:
         self.trail: list[int] = []
         """Where jumps began, the last one at the end."""
         self.ahead: list[int] = []
-        """Where going back came from."""
+        """Where going back came from, for going forth again."""
         self._before = ("", -1)
         """The filter, and the node under the cursor, before typing began."""
 
