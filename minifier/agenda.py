@@ -54,7 +54,7 @@ class SearchLimits:
         return time.monotonic() - self.started
 
     def left(self, queries: int) -> int | None:
-        """How many more queries the search may make after `queries`; None: any number."""
+        """How many more queries the search may make after `queries`; None: no limit."""
         return None if self.max_queries is None else max(0, self.max_queries - self.reserved - queries)
 
     def seconds_left(self) -> float | None:

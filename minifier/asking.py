@@ -146,7 +146,7 @@ RUNNING = "running"
 """The file with the name of the node that is being run while values are recorded; it is read where the child died."""
 LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
-"""A query may take so many times what the original took."""
+"""A query may take so many times as long as the original did."""
 NODES = 30
 """Size of the harmless graph that is compiled beside a query that seems to hang, to see how busy the machine is."""
 NEAR = 1.25
@@ -172,7 +172,7 @@ class Querying:
     limit_s: float
     wanted: Signature | None = None
     pace: Pace | None = None
-    """How long candidates take, where the failure is a hang."""
+    """How long candidates take in the stage that hangs; None for other failures."""
     uncached: bool = False
     """Whether CUDA memory is not pooled, so that accesses out of bounds are noticed more surely."""
     confirmed: bool = False

@@ -54,7 +54,7 @@ SCRIPT = "train_residual"
 
 
 class DemoFailedError(GraphdbgError):
-    """A step of the demo did not do what it is there to show."""
+    """A step of the demo did not show what it should."""
 
     code = "GD32"
     exit_code = 1
@@ -226,6 +226,6 @@ def prepared(narrate: Callable[[str], None]) -> Generator[None]:
 
 
 def telling_lines(narration: str) -> list[str]:
-    """Of a recorded command's stderr: what graphdbg says, and the lines that name exceptions and compiler errors."""
+    """The lines of a recorded command's stderr that graphdbg wrote, or that name exceptions and compiler errors."""
     kept = re.compile(r"graphdbg:|  graphdbg |[\w.]*(?:Error|Exception)\b|.*: error: ")
     return [line if len(line) <= 200 else f"{line[:200]}…" for line in narration.splitlines() if kept.match(line)]

@@ -147,8 +147,8 @@ def _spec_of(gm: fx.GraphModule) -> ReplaySpec:
 
 
 def loose_outputs(module: fx.GraphModule, atoms: Atoms) -> tuple[list[int], list[int]]:
-    """Positions (in the original graph) of what a candidate returns, and of those outputs that something else keeps
-    alive."""
+    """Positions (in the original graph) of a candidate's outputs, and of those that may be dropped: other nodes read
+    them, or they are items."""
     names = [node.name for node in output_nodes(module.graph)]
     read = {argument.name for node in module.graph.nodes if node.op != "output" for argument in node.all_input_nodes}
     items = {node.name for node in module.graph.nodes if node.target is operator.getitem}

@@ -80,8 +80,8 @@ INFRA_ATTEMPTS = 3
 DOUBTS = 3
 """How many contradictions are looked into where the failure seemed sure."""
 DOUBT_RUNS = 4
-"""How often a pass that contradicts a failure is asked again before it is believed: one of 0.6 then escapes in 1 of
-100."""
+"""How often a pass that contradicts a failure is asked again before it is believed: a failure of rate 0.6 then escapes
+in 1 of 100."""
 FLAKY_REPEATS = 9
 """How often a passing candidate is asked where no rate was measured: a failure that shows in half of the runs is missed
 in 1 of 500."""
@@ -142,7 +142,7 @@ class Engine:
         self.notes: list[str] = []
         self.step = ""
         self.monotone = True
-        """False once a candidate passed although a part of it fails: then minimality needs every single cut tried."""
+        """False once a candidate passed although a subset of it fails: minimality then needs every single cut tried."""
         self.local = True
         """False once the windows found that no single neighbourhood holds the failure."""
         self.anchor: int | None = None
@@ -213,8 +213,8 @@ class Engine:
         return high
 
     def inspect(self, candidates: Sequence[Candidate]) -> list[Answer]:
-        """Answers to all of them, `jobs` at a time. They change nothing: none becomes the best case or an other
-        failure."""
+        """Returns the answers to all candidates, `jobs` at a time. They change nothing: none becomes the best case or
+        another failure."""
         self._inspecting, starts = True, range(0, len(candidates), self.jobs)
         try:
             waves = (self._wave([*candidates[at : at + self.jobs]]) for at in starts)

@@ -112,7 +112,7 @@ class Stepped(Happening, frozen=True, tag="step"):
 
 
 class Judged(Happening, frozen=True, kw_only=True):
-    """What an `Answer` says about a candidate."""
+    """The fields of an `Answer` about a candidate."""
 
     case: str = ""
     verdict: str = ""

@@ -62,9 +62,9 @@ class Log:
     def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:
         self.path = out / EVENTS_FILE
         self.story = Story(out=str(out))
-        """What this process has reported so far."""
+        """The story of this process so far."""
         self.earlier = Story(out=str(out))
-        """What earlier processes did, once the file is open."""
+        """The story of earlier processes, once the file is open."""
         self.damage = 0
         """How many lines of earlier processes cannot be read."""
         self._life = 0
@@ -212,7 +212,7 @@ def nothing_to_resume(out: Path) -> UsageError:
 LOCK_FILE = "lock"
 
 BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE, MARK})
-"""What a process that was killed before its first query leaves in OUT: no reason to refuse the folder."""
+"""Names of files that a process killed before its first query leaves in OUT: no reason to refuse the folder."""
 
 
 def live_file(work: Path, case: str) -> Path:

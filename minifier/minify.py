@@ -176,7 +176,7 @@ class CommandOracle(Oracle):
 
 
 def ending(code: int | None, name: str = "") -> str:
-    """How a command ended, alike whether its shell or it itself was killed by a signal."""
+    """How a command ended, in words; the same whether its shell or the command itself was killed by a signal."""
     if code is not None and code > _SIGNALLED and code - _SIGNALLED in set(signal.Signals):
         name = signal.Signals(code - _SIGNALLED).name
     return f"signal {name}" if name else f"exit code {code}"

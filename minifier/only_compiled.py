@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PASSES = ("dims", "switches")
 """The passes that need no values."""
 _MARK = "eager cannot run this graph here: "
-"""How the detail of such an answer begins, in the journal too."""
+"""How the detail of an answer from `judged` begins, also in the journal."""
 _LONGEST = 200
 _LACKS = re.compile(
     r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I
@@ -37,7 +37,7 @@ _NO_GROUP = "Could not resolve the process group"
 
 
 def allowed(options: MinifyOptions) -> bool:
-    """Whether a crash of the compiler is among what was asked for."""
+    """Whether the options ask for crashes of the compiler, among others."""
     amounts = (options.command, options.hangs, options.slower_than, options.memory_over)
     return options.check in ("auto", "crash") and all(amount is None for amount in amounts)
 

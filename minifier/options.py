@@ -1,5 +1,4 @@
-"""What the user decides about one minification: one frozen record, used by Python, the command line, case.json and
---resume.
+"""The options of one minification: one frozen record, used by Python, the command line, case.json and --resume.
 
 Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where no
 answer of the oracle depends on it, its name in NOT_ASKED. Units are in comments; sizes are bytes, times are seconds.
@@ -56,8 +55,8 @@ class MinifyOptions:
         return self.check.removeprefix(COMMAND).strip() if self.check.startswith(COMMAND) else None
 
     def checked(self) -> MinifyOptions:
-        """The same options; raises UsageError for those that make no sense, alone or together, and EnvironmentLackError
-        for what is not installed."""
+        """These options, checked; raises UsageError for those that make no sense, alone or together, and
+        EnvironmentLackError for what is not installed."""
         if self.executor not in EXECUTORS:
             raise UnknownWordError(f"there is no executor {self.executor!r}", "", f"use one of {', '.join(EXECUTORS)}")
         if self.executor != "local" and self.command is not None:
@@ -111,7 +110,7 @@ class MinifyOptions:
         return "crash" if self.slower_than is not None or self.memory_over is not None else self.check
 
     def pattern(self) -> re.Pattern[str] | None:
-        """What the failure's text must match, or None."""
+        """The pattern that the failure's text must match, or None."""
         return None if self.match is None else re.compile(self.match)
 
     def asked(self) -> dict[str, Any]:

@@ -577,7 +577,7 @@ class Oracle:
 
 
 def first_limit_s(options: MinifyOptions) -> float:
-    """What a query may take before anything is known of this case."""
+    """Seconds that a query may take before anything is known of this case."""
     usual = HANG_LIMIT_S if options.judged == "hang" else FIRST_LIMIT_S
     return options.hangs or options.time_limit or usual
 

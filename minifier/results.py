@@ -148,7 +148,7 @@ LIVE = "live"
 """In the work folder: a file per candidate with the stage and the output of its running query, for whoever watches."""
 ALSO, PASSES = "also", "passes"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
-"""What a report leaves beside the case; all of it is about the case that was best then."""
+"""Files that a report leaves beside the case; they are all about the case that was best at that time."""
 MOST_OTHERS = 6
 """Other failures that are written as cases; more are only listed."""
 
@@ -269,7 +269,7 @@ class Results:
         return " and ".join(texts) + (", shapes and values as they were" if near.plain else "")
 
     def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
-        """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
+        """Writes case.json: what a report, or another command that opens the case, needs besides graph and inputs."""
         plain = self.options.to_json()
         asked = {name: plain[name] for name in ("rung", "check", "seed", "match")}
         data = {"signature": msgspec.to_builtins(signature), **asked, "options": plain, "spec": spec, **more}
@@ -277,7 +277,7 @@ class Results:
 
 
 def add_to_case(folder: Path, **more: Any) -> None:
-    """Adds fields to the case.json of a folder, in place of those of that name."""
+    """Sets fields in the case.json of a folder."""
     path = folder / NAME
     data: dict[str, Any] = msgspec.json.decode(opening.read(path))
     write_file(path, msgspec.json.format(msgspec.json.encode(data | more), indent=1))
@@ -303,7 +303,7 @@ def _merged(others: list[Other]) -> list[Other]:
 
 
 def needed(parts: list[dict[str, Any]]) -> list[str]:
-    """What each node that is left is needed for, as far as it was asked."""
+    """Sentences on what happens without each node that is left, where that was asked."""
     return [
         f"without {part['name']} it {does}" + (f": {part['signature']}" if part["signature"] else "")
         for part in parts

@@ -67,7 +67,7 @@ class ComparedFailure:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     says: Says
     reason: str

@@ -106,7 +106,7 @@ class Subject(Problem, Protocol):
         ...
 
     def place(self) -> str:
-        """Where the failure is to be seen, in words; empty where that is not known."""
+        """The place of the failure in words; empty where it is not known."""
         ...
 
     def name(self, atom: int) -> str:

@@ -93,7 +93,7 @@ def append(out: Path, order: Order) -> None:
 
 
 class Orders:
-    """The reading side: orders that were given after this object was made, each once. What is no order is left out."""
+    """Reads orders that were given after this object was made, each once; other lines are left out."""
 
     def __init__(self, out: Path) -> None:
         self._tail = lines.Tail(out / CONTROL_FILE, at=None)
@@ -124,7 +124,7 @@ class Given:
 
 
 def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> Given:
-    """Writes one order. Raises UsageError for what is no order or no step, and where nothing is minified in `out`."""
+    """Writes one order. Raises UsageError for an unknown order or step, and where nothing is minified in `out`."""
     if what not in WHATS:
         raise UnknownWordError(f"there is no order {what!r}", "", f"the orders are {', '.join(WHATS)}")
     if what in OF_STEPS:
@@ -204,7 +204,7 @@ class Steering:
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._noted = [order for order in log.earlier.orders.values() if order.what in NOTED]
-        """What earlier processes carried out, and what is disabled from the start."""
+        """Orders that earlier processes carried out, and the steps disabled from the start."""
         left_out = [Steered(f"without {step}", "disable", step=step) for step in dict.fromkeys(without)]
         self._noted += [order for order in left_out if order.id not in log.earlier.orders]
         self._noted.sort(key=lambda order: (order.queries, order.turn))

@@ -1,4 +1,4 @@
-"""A minification added up from its events: what was answered, steps, history, other failures, the query now.
+"""The state of a minification, added up from its events: answers, steps, history, other failures, the running query.
 
 Everything that shows or resumes a minification reads this one class: `log` keeps the story of the process that
 minifies, for the live view and the plain lines, and reads one to resume; `progress.watched` follows another process by
@@ -35,7 +35,7 @@ ORDER = ("sanity", *STEPS, "verification")
 RECENT = 8
 """Queries that the pace is taken from."""
 AXES, VERIFY = 8, 3
-"""Queries that the other axes and the verification usually take, for the guess of what is left."""
+"""Queries that the other axes and the verification usually take, to estimate what is left."""
 MARKS = {"disable": "disabled", "enable": "", "raise": "raised", "skip": "skipped"}
 """An order -> the mark of the step that it is about."""
 SAID = 500
@@ -46,7 +46,8 @@ LASTING = ("conditions", "digest", "answers", "orders", "steers")
 
 @dataclass
 class StepCount:
-    """One step: how often it asked, what was accepted, how long it took. `mark`: what steering made of it."""
+    """One step: how often it asked, how many answers were accepted, how long it took. `mark`: "disabled", "raised",
+    "skipped" or empty."""
 
     name: str
     asked: int = 0
@@ -252,7 +253,7 @@ class Story:
         return len(self.queries) - (self.history[-1].queries if self.history else 0)
 
     def pace_s(self) -> float:
-        """Seconds of a query, of late."""
+        """Seconds per query, from the latest ones."""
         return sum(self._recent) / len(self._recent) if self._recent else 0.0
 
     def seconds(self, now: float) -> float:
@@ -260,7 +261,8 @@ class Story:
         return now - self.began if self.began else 0.0
 
     def queries_left(self) -> float:
-        """A guess: a search halves what is left, then come the other axes and the verification."""
+        """An estimate of the queries that are left: a search halves the nodes, then come the other axes and the
+        verification."""
         if self.step == "verification":
             left = float(max(0, VERIFY - self.asked["verification"]))
         elif self.step in ("together", "outputs", "needs", *PASS_NAMES) and self.step != "switches":
@@ -273,7 +275,7 @@ class Story:
         return min(left, max(0, most - len(self.queries))) if isinstance(most, int) else left
 
     def left_s(self, now: float) -> float:
-        """A guess of the seconds that are left, never past --max-time."""
+        """An estimate of the seconds that are left, never past --max-time."""
         most, jobs = self.max_time_s, max(1, int(self.options.get("jobs") or 1))
         seconds = self.queries_left() * self.pace_s() / jobs
         return seconds if most is None or not self.began else min(seconds, max(0.0, most - self.seconds(now)))

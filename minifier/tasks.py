@@ -1,5 +1,4 @@
-"""What the children of the fork server do for the minifier: record values once, then build and judge one candidate
-each.
+"""Tasks of the fork server's children for the minifier: record values once, then build and judge one candidate each.
 
 Also: what a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and
 becomes the command.
@@ -144,7 +143,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
-    """What a candidate returns, and which of that it could do without (see dropin.loose_outputs)."""
+    """Positions that a candidate returns, and those that it could do without (see dropin.loose_outputs)."""
     case = _load(Case.at(payload["case"]), payload)
     returned, loose = loose_outputs(case.gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}

@@ -116,7 +116,7 @@ def contrast(first: Color, other: Color) -> float:
 
 
 LOOK_AGAIN_S = 0.5
-"""How often it is looked whether the widget of the key under way is still there."""
+"""Seconds between two checks that the widget of the key under way is still there."""
 PATIENCE_S = 10.0
 """How long a key whose widget takes its time can hold up the next ones."""
 
@@ -206,7 +206,7 @@ class Workbench(InTurn, Sturdy):
         self.first = first
         self.collector = responsive.Collector()
         self.jobs: set[Job] = set()
-        """What was started or attached to here."""
+        """The jobs that were started here or attached to."""
         self.troubles: list[ShownError] = []
         """Errors that were shown, the oldest first."""
         self.visits: list[Room] = []
@@ -267,7 +267,7 @@ class Workbench(InTurn, Sturdy):
 
     @property
     def room(self) -> Room | None:
-        """The room that is seen, be a sheet in front of it or not."""
+        """The room that is shown, also behind a sheet."""
         return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, Room)), None)
 
     @property
@@ -395,7 +395,7 @@ class Workbench(InTurn, Sturdy):
         return [(name, states.get(name, "")) for name in ROOMS]
 
     def badges(self) -> list[str]:
-        """What the first line says of what goes on behind: jobs that run, errors."""
+        """The right end of the first line: jobs that run, trust, errors."""
         running = len(self.running())
         failed = sum(texts.times for texts in self.troubles)
         texts = [f"{running} running"] * bool(running)

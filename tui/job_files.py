@@ -255,7 +255,7 @@ def kind_of(words: Sequence[str]) -> str:
 
 
 def conditions(words: Sequence[str]) -> list[str]:
-    """What a ladder was run with, except its rungs: seed, device, imports."""
+    """The words of a ladder's command except its rungs: seed, device, imports."""
     rungs = option(words, "--rungs")
     return [word for word in words if word not in ("--rungs", rungs, "--all", LINES)]
 

@@ -26,7 +26,7 @@ def settings_file() -> Path:
 
 
 THEMES = {"dark": "graphdbg-dark", "light": "graphdbg-light", "ansi": "ansi-dark"}
-"""Our words and those of the theme; ansi takes the terminal's own colours."""
+"""Our name of a theme -> textual's; ansi takes the terminal's own colours."""
 
 OURS = (
     replace(BUILTIN_THEMES["textual-dark"], name="graphdbg-dark", variables={"block-cursor-background": "#005A9E"}),

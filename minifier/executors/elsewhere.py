@@ -165,7 +165,7 @@ def _inside(path: str) -> PurePosixPath:
 
 
 WORKER_LOOK_S = 0.2
-"""How often a worker looks whether its query is to be ended."""
+"""Seconds between two looks of a worker whether its query is to be ended."""
 IDLE_S = 900.0
 """Seconds without a query after which a worker ends its server; the next query starts another."""
 

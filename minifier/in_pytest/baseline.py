@@ -120,7 +120,7 @@ class Baseline:
         return shlex.join(["pytest", "--graphdbg-baseline", self.named, "--graphdbg-update", *tests])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Takes the numbers of a test; in the controller those of all workers."""
+        """Takes in the numbers of a test; the controller gets those of all workers."""
         numbers = getattr(report, "graphdbg_counts", None)
         if isinstance(numbers, dict):
             self.by_test[report.nodeid] = numbers if report.passed else self.known[report.nodeid]

@@ -47,7 +47,7 @@ class Pass(NamedTuple):
     runs_eager: bool = False
     """Whether the pass runs the case in eager to find its proposals: of no use where that kills the process."""
     is_neutral: bool = False
-    """Whether its edits change nothing that a failure may depend on, as far as anybody knows."""
+    """Whether its edits change nothing that a failure is known to depend on."""
     is_plainer: bool = False
     """Whether its edits make a case plainer though its inputs may take more bytes."""
     explains: bool = False
@@ -55,7 +55,7 @@ class Pass(NamedTuple):
 
 
 PASSES = all_described(Path(__file__).parent, "PASS", Pass)
-"""The passes by name, in the order in which they run, as far as they can be read without torch."""
+"""The passes by name, in the order in which they run; their files are read, not imported."""
 
 NAMES = tuple(name for name, row in PASSES.items() if not row.explains)
 EAGER = frozenset(name for name, row in PASSES.items() if row.runs_eager)
@@ -80,6 +80,6 @@ def edit_words(edit: str) -> str:
 
 
 def unneeded(edit: str) -> str:
-    """What the original had and a case with this edit has not; empty where it cannot be said of the edit alone."""
+    """What the original had and a case with this edit has not; empty where the edit alone does not tell."""
     rows = (row for item in PASSES.values() for row in item.unneeded.items())
     return next((words for begin, words in rows if f"{edit} ".startswith(f"{begin} ")), "")

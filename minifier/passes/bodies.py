@@ -115,7 +115,7 @@ def _compute(gm: fx.GraphModule, path: str) -> list[fx.Node]:
 
 
 def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
-    """What may take the place of a node; nothing for one that is gone."""
+    """Names of the arguments that may take a node's place; none for a node that is gone."""
     body: Any = attribute(gm, path)
     if not isinstance(body, fx.GraphModule):  # it went with the operator that it is inside of
         return []

@@ -48,7 +48,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def _rounds(sizes: list[int], least: int, more: str = "") -> list[list[str]]:
-    """To 2, to 1, halves of what is larger than `least`."""
+    """Rounds of edits: sizes to 2, to 1, and halves of those larger than `least`."""
     smaller = [[f"dims {size} {small}{more}" for size in sizes if size > small] for small in SMALL]
     return [*smaller, [f"dims {size} {size // 2}{more}" for size in sizes if size > least]]
 

@@ -22,15 +22,15 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import GraphRunError, clone_inputs, run_graph
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
-"""What an edit raises where it does not fit."""
+"""The exceptions of an edit that does not fit."""
 
 _NUMBERED: ContextVar[tuple[count[int], Collection[int]] | None] = ContextVar("_NUMBERED", default=None)
 
 
 @contextmanager
 def numbered(deadly: Collection[int]) -> Generator[None]:
-    """Numbers the eager runs inside. Each is reported as it begins, so that a process that dies of one names it; those
-    that are known to kill it raise RuntimeError in their place.
+    """Numbers the eager runs inside. Each is reported as it begins, so that the last report of a process that dies
+    names the run; runs in `deadly` raise RuntimeError instead.
     """
     token = _NUMBERED.set((count(), deadly))
     try:
@@ -79,7 +79,7 @@ def alike(after: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bo
 
 
 def run(case: Live) -> Any:
-    """What eager returns. Raises whatever it raises."""
+    """Runs the case eagerly and returns its result. Raises whatever eager raises."""
     _begin()
     with torch.no_grad():
         return fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
@@ -111,7 +111,7 @@ def fitting(
 
 
 def watched(case: Live, look: Callable[[fx.Node, Any], Any]) -> list[Any]:
-    """What eager returns; each node's value passes through `look`. Raises GraphRunError."""
+    """Runs the case eagerly and returns its outputs; each node's value passes through `look`. Raises GraphRunError."""
     _begin()
     with cast(Any, torch.random).fork_rng(devices=[]):
         return run_graph(case.gm, clone_inputs(case.inputs), hook=look)

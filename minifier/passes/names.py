@@ -75,7 +75,7 @@ def _order(case: Live) -> list[fx.Node]:
 
 
 def _canonical(case: Live) -> dict[fx.Node, str]:
-    """What each node is to be called, where that is not left as it is."""
+    """New name of each node that is to be renamed."""
     nodes = list(case.gm.graph.nodes)
     kept = [node for node in nodes if not _may_change(case, node)]
     used = {node.name for node in kept}

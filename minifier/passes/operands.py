@@ -78,7 +78,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case without one operand or result; inputs that nothing reads any more go, but for those that bind a
+    """The case without one operand or result; inputs that nothing reads any more go, except those that bind a
     symbol."""
     _, name, what, which = edit.split(" ")
     gm = copy_graph(case.gm)

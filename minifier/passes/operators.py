@@ -109,7 +109,8 @@ def apply(case: Live, edit: str) -> Live:
 
 
 def operator_name(node: fx.Node) -> str:
-    """What a node calls, without namespace and overload; empty for what is not known by a name."""
+    """The name of what a node calls, without namespace and overload; empty for operators outside of aten, and for nodes
+    that call nothing."""
     if node.op not in ("call_function", "call_method"):
         return ""
     schema = getattr(node.target, "_schema", None)
@@ -213,7 +214,8 @@ def _set(node: fx.Node, name: str, value: float) -> None:
 
 
 def _declared(node: fx.Node, name: str) -> tuple[int, Any]:
-    """The place of a given argument of a schema, and what the schema says of it."""
+    """The place of an argument that is given, and its declaration in the schema. Raises ValueError where it is not
+    given."""
     for place, (argument, _) in enumerate(_given(node)):
         if argument.name == name and place < len(node.args):
             return place, argument

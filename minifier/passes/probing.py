@@ -147,7 +147,7 @@ class _Asking:
         return True
 
     def taken(self, tries: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of the tries that eager takes."""
+        """The tries that eager takes, each once."""
         return [(edit, words) for edit, words in dict.fromkeys(tries) if self.takes(edit)]
 
     def settings(self) -> Iterator[_Part]:
@@ -314,7 +314,7 @@ def _opaque_text(kind: str, text: str = "", *_: object) -> str:
 
 
 def _held(value: torch.Tensor) -> str:
-    """What a floating-point input is filled with, as far as a seed or a constant tells."""
+    """The content of a floating-point input in words: ones, one number everywhere, seeded randn, else as recorded."""
     plain = value.detach()
     if bool((plain == 1).all()):
         return "ones"
@@ -328,8 +328,8 @@ def _held(value: torch.Tensor) -> str:
 
 
 def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
-    """Every number in a node's arguments in order, with its name (empty for a size), and whether it is no item of a
-    list."""
+    """Every number in a node's arguments in order, with its name (empty for a size), and whether it stands alone in an
+    argument that a schema declares."""
     schema = getattr(node.target, "_schema", None)
     declared = {} if schema is None else {declaration.name: declaration for declaration in schema.arguments}
     positional = list(declared)[: len(node.args)] if declared else [str(place) for place in range(len(node.args))]

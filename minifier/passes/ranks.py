@@ -25,7 +25,7 @@ MOST = 3
 
 
 def propose(case: Live) -> list[list[str]]:
-    """To vectors, then to the ranks above, as far as eager takes it."""
+    """Rounds to rank 1, then to higher ranks, where eager takes the case and no number of elements changes."""
     ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
     if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
         return []
@@ -36,7 +36,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with inputs of at most so many dimensions, where those that go have size 1."""
+    """The case with inputs of at most so many dimensions; only leading dimensions of size 1 are dropped."""
     rank = int(edit.split(" ")[1])
     inputs = clone_inputs(case.inputs)
     for place, value in enumerate(inputs):

@@ -46,7 +46,7 @@ KINDS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "randn1": lambda old, position: _randn(old.shape, position + 1),
     "next": lambda old, position: ~old if old.dtype is torch.bool else (old.detach() + 1) % (old.detach().max() + 1),
 }
-"""What an input is filled with; the last three are asked about by `probes` alone."""
+"""Kind of content -> a function that makes it; the last three are asked about by `probes` alone."""
 FLOATS, WHOLE, BOOLEANS = ("ones", "randn", "top"), ("zeros", "count"), ("ones", "zeros")
 
 

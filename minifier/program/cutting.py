@@ -56,7 +56,7 @@ def rebuilt(kind, state):
 """Functions of the repro that are dropped as a whole, where nothing calls them -> a shorter form, which does for
 most."""
 SET = {"sys.excepthook", "os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']"}
-"""What the repro sets for the sake of its exit code, which is not cut."""
+"""Names that the repro sets for the sake of its exit code, which are not cut."""
 BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}
 LIMIT_S = 120.0
 SEED = "torch.manual_seed(0)"
@@ -410,7 +410,8 @@ def _halves(text: str) -> Iterator[str]:
 
 
 def scripts(text: str, kind: str, said: str) -> Iterator[str]:
-    """Plain scripts for a repro that fails this way, the plainest first. `said`: what it printed of the difference."""
+    """Plain scripts for a repro that fails this way, the plainest first. `said`: the difference as the repro printed
+    it."""
     trees = [Unannotated().visit(syntax.parsed(text)), syntax.parsed(text)]  # an operator's schema may be in them
     if not any(getattr(node, "annotation", None) or getattr(node, "returns", None) for node in ast.walk(trees[1])):
         del trees[1]

@@ -181,7 +181,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
 
 
 def of_minified(result: Minified) -> str:
-    """What a notebook shows: the verdict, what was found, and the reduced graph."""
+    """The HTML that a notebook shows: the verdict, the result, and the reduced graph."""
     from ...dumps.commands.display import code, commands, lines, shown
 
     inside = lines(sentences(result, {"issue": None})), code(result.module.code.strip()), commands(result.verdict.next)

@@ -144,7 +144,7 @@ class PlainLines:
         self._said.set()
 
     def take(self, event: Happening) -> None:
-        """Says one event, which the story has heard, where it is worth a line."""
+        """Writes a line for an event that is worth one; the story has heard the event before."""
         if isinstance(event, Started):
             known = f"; {counted(event.known, 'answer is', 'answers are')} known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")

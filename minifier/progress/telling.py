@@ -49,7 +49,7 @@ def standing(watched: Watched, now: float) -> str:
 
 
 def facts(watched: Watched, now: float) -> list[str]:
-    """Standing, query in flight, best, counts, time; without those that say nothing."""
+    """Lines on standing, query in flight, best case, counts and time; empty ones are left out."""
     story = watched.story
     going = _going(watched, now)
     lines = [standing(watched, now), *(["; ".join(going)] if going else [])]
@@ -103,7 +103,7 @@ def share_text(part: float, whole: float) -> str:
 
 
 def rate_text(pace_s: float) -> str:
-    """How often something happens that takes so long: 2.5 a second, 12 a minute, 9 an hour."""
+    """The rate of something that takes `pace_s` seconds: 2.5 a second, 12 a minute, 9 an hour."""
     unit_s, unit = (1, "a second") if pace_s < 1 else (60, "a minute") if pace_s < 60 else (3600, "an hour")
     return f"{unit_s / pace_s:.{0 if unit_s > 60 else 1}f} {unit}"
 

@@ -1,6 +1,7 @@
 """A minification's folder as it stands and as it goes on: its log read bit by bit. No torch.
 
-Reading changes nothing in OUT and never waits; whatever is missing is said. Must not steer or start anything.
+Reading changes nothing in OUT and never waits; a missing folder or process is reported as `state`. Must not steer or
+start anything.
 
 For example:
 
@@ -59,7 +60,7 @@ class Watched:
         self.damage = 0
         """Whole lines that are no JSON objects."""
         self.wishes: dict[str, str] = {}
-        """What was asked for by `graphdbg steer`, by anybody, and not acted on yet: id -> words."""
+        """Orders that `graphdbg steer` gave, whoever ran it, and that are not carried out yet: id -> words."""
         self._open()
 
     def read(self) -> bool:

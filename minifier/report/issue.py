@@ -308,7 +308,7 @@ def inline(text: str, limit: int = 2_000) -> str:
 
 
 def user_place(verdict: Verdict, record: GraphRecord) -> str:
-    """The user's file and line of a failure, as far as it is known."""
+    """The user's file and line of a failure, with the node where it is known; empty where nothing is."""
     if verdict.where is not None and verdict.where.line:
         return ", ".join(part for part in (verdict.where.node, verdict.where.line) if part)
     if verdict.fault == "custom_pass":

@@ -267,7 +267,7 @@ def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) ->
 
 
 def _state(folder: Path) -> tuple[int, int, int]:
-    """How many files there are that a build makes or that are run, their bytes, and their latest change."""
+    """The number of files that a build makes or that are run, their bytes, and their latest change."""
     count = size = last = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _ASIDE]

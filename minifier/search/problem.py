@@ -151,7 +151,7 @@ class Answer:
 
     @property
     def size(self) -> tuple[int, int]:
-        """What is minimised: nodes (placeholders and output included), then input bytes."""
+        """The size that is minimised: nodes (placeholders and output included), then input bytes."""
         return self.nodes, self.input_bytes
 
     def to_json(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Problem(Protocol):
         ...
 
     def label(self, atom: int) -> Hashable:
-        """What kind of atom this is (op, dtype, shape): equal labels in equal surroundings are tried as one."""
+        """The kind of an atom (op, dtype, shape): equal labels in equal surroundings are tried as one."""
         ...
 
     def bypasses(self, atom: int) -> Sequence[int]:

@@ -71,7 +71,7 @@ class NotePanel(Panel):
 
 
 LAST_LINES = 20
-"""Lines that are kept of what a process said before it failed."""
+"""Lines of a failed process's narration that are shown."""
 
 
 @dataclass

@@ -221,7 +221,7 @@ class NodeTable(VirtualList):
         return Strip([*segments, Segment(rest[done:], base)]).adjust_cell_length(width, base)
 
     def _heat(self, node: int, key: str) -> str:
-        """How an error, and the user's line of a bad node, is painted."""
+        """The style of an error, or of the user's line of a bad node; empty for the usual one."""
         assert self.selection is not None
         view = self.selection.view
         if key == "file":

@@ -1,5 +1,5 @@
-"""What Minify asks of a search: orders run `graphdbg steer` as a short job; resuming and another search are commands,
-too.
+"""What Minify asks of a search: an order runs `graphdbg steer` as a short job; resuming and another search are
+commands, too.
 
 An order counts as asked until the search says what became of it. Decides nothing about a minification.
 

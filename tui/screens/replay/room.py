@@ -260,7 +260,7 @@ class ReplayRoom(ViewsRoom):
         self.upper = True
         """Whether keys move in the rungs, not in the view below."""
         self.about = "triage"
-        """Whose finding is shown: what was started last, or has the keys."""
+        """The kind of job whose finding is shown: the one started last, or that of the list with the keys."""
         self.moved = self._chose = False
         """Whether a key moved the cursor of the values, and of the rungs."""
         self._width = 80
