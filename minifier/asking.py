@@ -306,8 +306,8 @@ class Querying:
         return {self.wanted.stage: self.pace.limit_s(nodes)}
 
     def limits_of_saved(self) -> dict[str, float]:
-        """The limit of that stage for a result on the disk: none (the full limit) until the hang was seen there, then
-        twice the shortened limit."""
+        """The limit of the stage that hangs, for a result on the disk: empty (the full limit) until the hang was seen
+        there, then twice the shortened one."""
         if self.pace is None or self.wanted is None or not (self.confirmed and self.pace.known):
             return {}
         return {self.wanted.stage: min(self.limit_s, 2 * self.pace.limit_s(0))}

@@ -189,8 +189,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes the named nodes as a case at `out`. The case returns the values that nodes outside of it read. A value
-    that it reads from outside is an input: the recorded value, or the one that eager computes from the graph's inputs
+    """Writes the named nodes as a case at `out`. The case returns the values that other nodes read. A value that it
+    reads from other nodes is an input: the recorded value, or the one that eager computes from the graph's inputs
     ("only_compiled": its form alone).
     """
     mark("eager")

@@ -143,7 +143,8 @@ def within(flat: torch.Tensor, old: int, new: int) -> torch.Tensor:
 
 
 def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """A tensor of `shape` with the values of `flat`, its dimensions in memory in the order of those of `like`."""
+    """A tensor of `shape` with the values of `flat`; its dimensions lie in memory in the same order as those of
+    `like`."""
     strides, step = [0] * like.dim(), 1
     for dim in sorted(range(like.dim()), key=lambda dim: (like.stride(dim), -dim)):
         strides[dim] = 0 if like.stride(dim) == 0 and like.shape[dim] > 1 else step

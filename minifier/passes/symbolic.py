@@ -176,7 +176,7 @@ class _Again:
     hints: dict[Any, Any]
     """Symbol of the new ShapeEnv -> its number."""
     numbers: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    """Symbol -> number, of those that are no symbols any more."""
+    """Former symbol -> the number that it has become."""
 
     @classmethod
     def of(cls, fakes: list[Any], inputs: list[Any], static: Collection[str]) -> _Again:

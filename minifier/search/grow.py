@@ -83,8 +83,8 @@ def _path(engine: Engine, state: Candidate, core: list[int], rest: list[int]) ->
 
 
 def _needed(engine: Engine, state: Candidate, core: list[int], rest: list[int]) -> int:
-    """How many of the ordered `rest` are needed beside the core: its shortest prefix that fails. All of it is known to
-    fail."""
+    """How many of the ordered `rest` are needed beside the core: its shortest prefix that fails. All of `rest` with the
+    core is known to fail."""
     enough = ENOUGH[len(core) > 1]
     near = NEAR if engine.local else 0.0
     harmonic = sum(1 / place for place in range(1, len(rest) + 1))
