@@ -3,9 +3,9 @@ not fail.
 
 Also: `difference`, a unified diff of two cases: of their plain programs, inputs and settings.
 
-Each of these results is a case folder that every command opens, with a case.json that holds its failure.
-OUT/atoms.jsonl says what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call,
-the user's line, the atoms that it reads. Nothing is judged here. No torch.
+case/, passes/ and each folder in also/ are case folders that every command opens, with a case.json that says how they
+fail or that they pass. OUT/atoms.jsonl says what the numbers of a candidate stand for, one line per atom: its nodes by
+name, what they call, the user's line, the atoms that it reads. Nothing is judged here. No torch.
 
 For example: `Results(oracle, Path("small"), MinifyOptions()).case` gives `PosixPath('small/case')`.
 """

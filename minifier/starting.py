@@ -1,5 +1,6 @@
-"""Begins a minification from a screen: options with their defaults for a graph, as text, and the command line that they
-make. Also goes on with an unfinished one, whose folder holds the options, so that `--resume -o OUT` alone is enough.
+"""Proposes how a minification is begun from a screen: options with their defaults for a graph, as text, and the command
+line that they make. Also reads from the folder of an unfinished one how it goes on, so that `--resume -o OUT` alone is
+enough.
 
 Reads the case.json of a case folder, where there is one; starts nothing and needs no torch.
 
