@@ -1,5 +1,5 @@
-"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes,
-for Graph. Read in a thread.
+"""Findings of this folder's jobs: the newest verdict on each graph, for Home, and findings on nodes, for Graph. Read in
+a thread.
 
 For example:
 
@@ -76,8 +76,8 @@ def _side_text(judged: Judged | None, going: str) -> str:
 
 
 def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
-    """Whether a job without findings withdraws an earlier finding: the same question, or the ladder, which does not ask
-    what check does."""
+    """Whether a job without findings withdraws an earlier finding: it asked the same question later, or is the ladder,
+    which answers all but what check asks."""
     if known.words[0] == "check" or job.words[0] != "triage":
         return job.words[0] == known.words[0] and job.started >= known.started
     return True
@@ -140,8 +140,8 @@ class Verdicts:
 
 @dataclass
 class NodesFound:
-    """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is
-    said); the newest job of each holds, and one that finds nothing removes its mark."""
+    """Findings of jobs on the nodes of one graph. `marks`: (command, rung) -> rows of (node, the name that users know,
+    sentence); the newest job of each counts, and one that finds nothing removes its mark."""
 
     marks: dict[tuple[str, str], list[tuple[str, str, str]]] = field(default_factory=dict)
     values: dict[str, ValuesSeen] = field(default_factory=dict)

@@ -1,16 +1,16 @@
 """This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
-Also: what runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else.
+Also: the worker's side, which passes each query to the warm fork server of the worker's own process.
 
-It has the interface of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A
-worker that dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An
-executor that is broken for good, as a process pool with a dead process is, is asked no more: what is left is asked
-here.
+`Elsewhere` has the interface of a fork server (`home`, `submit`), so that callers need not know where a query runs. A
+worker that dies answers "lost", as a fork server that dies does; only the query that it was at is asked again. An
+executor that is broken for good, as a process pool with a dead process is, gets no more queries: the remaining ones are
+asked here.
 
 For example:
 
-    with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
-        servers.submit(function, payload, 60.0).result().status
+    with Elsewhere(home, ThreadPoolExecutor(2), WorkerSettings(jobs=2)) as servers:
+        servers.submit(function, payload, 60.0).answer().status
     # 'done'
 """
 
@@ -50,7 +50,7 @@ AT_ONCE_BYTES = 256 << 20
 
 
 class ParcelFile(msgspec.Struct, frozen=True):
-    """One file of a tree, which is a list of them in order."""
+    """One file of a tree; a tree is an ordered list of them."""
 
     path: str
     hash: str
@@ -58,7 +58,7 @@ class ParcelFile(msgspec.Struct, frozen=True):
 
 
 class Sender:
-    """Names trees and gives out their content. Safe to use from several threads."""
+    """Names trees of files by their content, and returns content by name. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Sender:
         self._files: dict[str, Path | bytes] = {}
 
     def tree(self, files: Mapping[str, Path | bytes]) -> str:
-        """The name of a tree: `files` are its paths and their content, or where that lies."""
+        """The name of a tree. `files`: path in the tree -> its content, or the file that holds it."""
         with self._lock:
             entries = [self._entry(path, files[path]) for path in sorted(files)]
             data = msgspec.json.encode(entries)
@@ -76,7 +76,7 @@ class Sender:
         return name
 
     def bytes_of(self, name: str) -> bytes:
-        """The content of that name, as it was named. Raises EnvironmentLackError where the file has changed since."""
+        """The content of that name. Raises EnvironmentLackError where the file has changed since it was named."""
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
         if hash_bytes(data) != name:
@@ -117,8 +117,8 @@ class Store:
                 part.replace(path)
 
     def lacks(self, tree: str) -> list[str]:
-        """The names of what must be added before `folder`; the tree itself first, then its files, some at a time.
-        Empty: nothing."""
+        """The names of content that must be added before `folder`: the tree itself first, then its files, some at a
+        time. Empty: nothing is missing."""
         if (self._trees / tree).is_dir():
             return []
         if not (self._files / tree).exists():
@@ -165,7 +165,7 @@ def _inside(path: str) -> PurePosixPath:
 
 
 WORKER_LOOK_S = 0.2
-"""How often a worker looks whether its query is to be ended."""
+"""Seconds between two looks of a worker whether its query is to be ended."""
 IDLE_S = 900.0
 """Seconds without a query after which a worker ends its server; the next query starts another."""
 
@@ -183,9 +183,9 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they
-    lie where the client is). `client` is a folder that the client holds as long as it lives, where that is on this
-    machine: a file `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
+    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not named yet; the
+    folders are on the client's machine). `client` is a folder that the client holds as long as it lives, where that is
+    on this machine: a file `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
     """
 
     token: str
@@ -201,7 +201,8 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Lacks(msgspec.Struct, tag="lacks"):
-    """The answer of a worker that does not have all of the case yet: what it needs to be sent; empty: the trees."""
+    """The answer of a worker that lacks a part of the case. `hashes`: the content that it needs; empty: it needs the
+    order with `trees`."""
 
     hashes: list[str]
 
@@ -219,7 +220,7 @@ _lock = threading.Lock()
 
 
 def lend(token: str, server: ForkServer | None) -> None:
-    """Sets the server that worker threads of this process ask; None: none any more."""
+    """Sets the server that worker threads of this process ask; None: removes it."""
     if server is None:
         _own.pop(token, None)
     else:
@@ -421,11 +422,12 @@ class Errand(PendingTask):
 
 
 class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
-    """The executor is the caller's: it is neither started nor shut down here.
+    """A fork server's interface over an executor. The executor is the caller's: it is neither started nor shut down
+    here.
 
     An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and
-    has `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and
-    so must be on this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
+    has `fetch()`; `stop_query(token, number)` has a worker end a query; without it, a stop file does, and workers must
+    be on this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
     """
 
     def __init__(self, home: ForkServer, executor: Executor, settings: WorkerSettings) -> None:
@@ -466,7 +468,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {})))
 
     def far(self, order: Order) -> Order:
-        """Submits the same query to a worker in another process, with its folders by content."""
+        """The order with its folders named by content, for a worker in another process; later queries are sent like
+        that at once."""
         self._far = True
         return replace(order, trees=self.trees(order.payload))
 
@@ -487,7 +490,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         (self._folder / f"stop-{number}").touch()
 
     def close(self) -> None:
-        """Releases whoever waits; workers on this machine end their servers soon."""
+        """Releases callers that wait for an answer; workers on this machine end their servers soon."""
         self.closed = True
         lend(self.token, None)
         processes.remove(self._folder)
@@ -498,7 +501,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         self.close()
 
     def trees(self, payload: dict[str, Any]) -> dict[str, str]:
-        """The trees of the folders that the payload names; "work" is not needed before there are candidates."""
+        """The trees of the folders that the payload names; "work" only where a candidate is asked about."""
         trees_of_folders: dict[str, str] = {}
         if "case" in payload:
             stamp = _stamp(Path(payload["case"]))
@@ -512,8 +515,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
 
 def case_files(folder: Path) -> dict[str, Path | bytes]:
-    """A graph as a case folder that needs no run around it: its record, what was seen of its inputs, the tensors of
-    both."""
+    """The files of a graph as a case folder that needs no run around it: its record, the record of its inputs, the
+    tensors of both."""
     saved = load_graph(folder)
     record, inputs = saved.record, saved.inputs_record
     files: dict[str, Path | bytes] = {graph_folder.GRAPH_FILE: graph_folder.encode(record)}

@@ -1,5 +1,5 @@
-"""A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes
-beside another.
+"""Shows a candidate, given by its text ("0-19,23 edits [...]"), as lines of nodes: what it keeps, and what it drops and
+changes against another one.
 
 Needs the names of the atoms: OUT/atoms.jsonl has them. No torch.
 
@@ -35,8 +35,8 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a difference. `sign`: "+" it has more, "-" it has not, "~" bypassed, "@" something else, " " both
-    have it."""
+    """One line of a difference. `sign`: "+" only the other candidate has it, "-" only the best case, "~" bypassed, "@"
+    something else, " " both have it."""
 
     sign: str
     text: str
@@ -57,7 +57,7 @@ class Atoms:
 
 
 NUMBERS_ONLY = Atoms([], {})
-"""Where the names cannot be read: parts are numbers."""
+"""For where the names cannot be read: parts are shown by number."""
 
 
 def node_lines(table: Table) -> dict[str, str]:
@@ -107,8 +107,8 @@ def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
 
 
 def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
-    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is
-    counted.
+    """The nodes that `other` keeps, drops (-), has in addition (+) or bypasses (~) against `best`; nodes of both far
+    from a change are counted.
 
     A node is shown as it was in the original: what both change, like a smaller size, comes last."""
     lines: list[Line] = [Line("-", edit_words(edit)) for edit in best.edits if edit not in other.edits]

@@ -103,8 +103,8 @@ def write_test_of(
 def write_test(
     repro: Path, signature: Signature, failure: Identity, out: Path, *, remark: str = "", path: Sequence[str] = ()
 ) -> Written:
-    """Writes OUT/test_repro.py from a repro, and what lies beside that. `path`: folders where it finds modules beside
-    torch.
+    """Writes OUT/test_repro.py from a repro, and the file beside it. `path`: folders where the test finds modules other
+    than torch.
 
     The first form that fails each time is kept, else the first. Raises UsageError where the file exists,
     CannotExpressError for a kind of failure that a test does not show.

@@ -1,7 +1,7 @@
 """Runs a repro in fresh processes, each with its own Inductor cache: how often it shows the bug, and the first layer to
 fail.
 
-Also: A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch
+Also: a repro under the user's own torch: which torch a Python has, what the program shows there, and when that torch
 was built again.
 
 >>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
@@ -87,8 +87,8 @@ class Verification(_Runs):
 
 
 def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, Trial]:
-    """The JSON that a few lines of Python, run in such a process, left in the file "answer", None where they died; and
-    the run."""
+    """Runs a few lines of Python in a fresh process of `python`. Returns the JSON that they left in the file "answer",
+    None where they died; and the run."""
     answers: list[Any] = []
 
     def read(cwd: Path) -> None:
@@ -267,7 +267,7 @@ def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) ->
 
 
 def _state(folder: Path) -> tuple[int, int, int]:
-    """How many files there are that a build makes or that are run, their bytes, and their latest change."""
+    """The number of files that a build makes or that are run, their bytes, and their latest change."""
     count = size = last = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _ASIDE]

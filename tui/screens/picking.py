@@ -55,7 +55,8 @@ class Picking(Sheet[R]):
 
 
 class PickNode(Picking[int]):
-    """`offered`: name, what it is, and its place; `count` is how many there are in all. The answer is a place."""
+    """A sheet to pick a node. `offered`: name, what it is, and its place; `count` is how many there are in all. The
+    answer is a place."""
 
     def __init__(self, title: str, offered: Sequence[tuple[str, str, int]], count: int) -> None:
         more = f" · {count - len(offered):,} more are not listed" if count > len(offered) else ""
@@ -77,7 +78,7 @@ class PickNode(Picking[int]):
 
 
 class ChooseColumns(Picking[list[str]]):
-    """The answer is the keys that are ticked, in no order; None where nothing changed."""
+    """A sheet to choose columns. The answer is the keys that are ticked, in no order; None where nothing changed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("v", "leave", show=False)]
 
@@ -141,7 +142,7 @@ class CommandLine(Picking[None]):
 
 
 class PickOther(Sheet[str]):
-    """Answers with the name of a graph: one of the list, or one that is typed; None for esc."""
+    """A sheet that answers with the name of a graph: one of the list, or one that is typed; None for esc."""
 
     DEFAULT_CSS = "PickOther Rows { height: auto; max-height: 16; min-height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [

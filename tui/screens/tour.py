@@ -32,7 +32,7 @@ RUN, OUT = "gpt.packed", "small"
 
 @dataclass(frozen=True)
 class Step:
-    """`text` says what there is to see; the action is what the user is asked for; `then` is done after it."""
+    """One step. `text`: what there is to see; `action`: what the user is asked to do; `then` is called after it."""
 
     text: str
     action: str

@@ -52,7 +52,7 @@ class GraphRows:
         self.question = Question()
         self.filter_text = ""
         self.depth: int | None = None
-        """How deep modules are open; None: by single folds."""
+        """The depth to which modules are open; None: each is folded by itself."""
         self.groups: Groups | None = None
         self.lanes: Lanes | None = None
         self.chosen: tuple[Column, ...] | None = None

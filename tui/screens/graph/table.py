@@ -31,8 +31,8 @@ STYLES = ("head", "quiet", "op", "group", "cursor", "near", "bad", "hot", "warm"
 EPSILON = {"float64": 2.3e-16, "float16": 9.8e-4, "bfloat16": 7.9e-3}
 """The step after 1 of each dtype; other dtypes have that of float32."""
 WARM = 0.1
-"""Beyond the square root of that step an error has lost half of the digits and is hot; beyond this part of it, it is
-warm."""
+"""An error beyond the square root of that step has lost half of the digits and is hot; one beyond this part of the root
+is warm."""
 
 
 class NodeTable(VirtualList):
@@ -74,11 +74,11 @@ class NodeTable(VirtualList):
         self.bad: dict[int, str] = {}
         """Nodes that a job found bad, with their mark."""
         self.bad_lines: set[int] = set()
-        """The user's lines of those, as positions among the texts."""
+        """The user's lines of the bad nodes, as positions among the texts."""
         self._heated: list[tuple[str, int, int]] = []
-        """The columns that are painted by their values, from letter to letter of the line."""
+        """The columns that are coloured by their values: key, first letter and end in the line."""
         self._wide: dict[int, dict[str, int]] = {}
-        """The wanted widths of the columns, by the node behind the folded rows in front."""
+        """The wanted widths of the columns, by the first node that has a row of its own."""
         self._strips: dict[int, Strip] = {}
 
     # -- what is shown
@@ -221,7 +221,7 @@ class NodeTable(VirtualList):
         return Strip([*segments, Segment(rest[done:], base)]).adjust_cell_length(width, base)
 
     def _heat(self, node: int, key: str) -> str:
-        """How an error, and the user's line of a bad node, is painted."""
+        """The style of an error, or of the user's line of a bad node; empty for the usual one."""
         assert self.selection is not None
         view = self.selection.view
         if key == "file":

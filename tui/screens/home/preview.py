@@ -1,5 +1,5 @@
-"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, the next
-commands.
+"""What Home shows about the line under the cursor: the error with its source, the last verdict, why it is there, the
+next commands.
 
 Called in a thread; reads the run's own files, journals no second time. Knows no widget and decides nothing.
 
@@ -56,7 +56,7 @@ class Overview:
     def __init__(self, run: str | None) -> None:
         self.run = run
         self.runs: dict[str, Following] = {}
-        """By the name a user types."""
+        """The followed runs, by the name a user types."""
         self.lines: list[ListingLine] = []
         self._made: dict[str, list[ListingLine]] = {}
         self._others: list[ListingLine] = []
@@ -281,7 +281,7 @@ def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Fram
 
 
 def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
-    """The lines around that one, from the copy that the run keeps; else the quoted lines of the stack."""
+    """The lines around the frame's, from the copy that the run keeps; else the quoted lines of the stack."""
     from ....dumps.sources import Sources
 
     if frame is None:

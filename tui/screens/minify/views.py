@@ -33,7 +33,7 @@ from ...widgets.texts import Made
 SHOWN = 24
 """Lines of the repro that the result begins with."""
 QUERY_WIDTH = 200
-"""Of the widest line of a query."""
+"""The width of the widest line of a query."""
 SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
 
 
@@ -50,7 +50,7 @@ class Looked:
     number: int | None = None
     ascii_only: bool = False
     against: str = ""
-    """What it is compared with; empty: it is shown whole."""
+    """The candidate that the shown one is compared with; empty: it is shown whole."""
     output: tuple[str, list[str]] = ("", [])
     """Of the query that runs: its stage, the last lines that it printed."""
     outcome: Conclusion | None = None
@@ -59,7 +59,7 @@ class Looked:
     others: list[Also] = field(default_factory=list[Also])
 
     def look_at_disk(self, watched: Watched) -> None:
-        """Reads what the result is; in a thread."""
+        """Reads the result and the other failures; called in a thread."""
         self.outcome = outcome_of(watched.out, watched.story)
         with contextlib.suppress(OSError, GraphdbgError):
             self.repro = opening.read_text(self.outcome.repro) if self.outcome.repro else ""
@@ -136,7 +136,7 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
 
 
 def output(watched: Watched, looked: Looked) -> list[Text]:
-    """What the query that runs is at, and what it printed of late; where none does, what the last one said."""
+    """The stage and the latest output of the running query; where none runs, the detail of the last one."""
     story, (stage, printed) = watched.story, looked.output
     if (flight := story.flight()) is not None and watched.state == "running":
         head = Text(plain(f"query {flight.number}" + (f": {stage}" if stage else "")), "bold")

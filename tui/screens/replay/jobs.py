@@ -1,7 +1,8 @@
 """The jobs of the replay screen: started, attached to again, their lines taken as they come, their end reported.
 
-What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing
-itself. How busy the NVIDIA GPUs here are, as `nvidia-smi` reports it: a replay beside a training run is slow.
+`LadderSeen` and `ValuesSeen` know what lines mean; a job that dies leaves the lines that it had printed. Paints nothing
+itself. Also: `occupied`, how busy the NVIDIA GPUs here are, as `nvidia-smi` reports it: a replay beside a training run
+is slow.
 
 For example: `ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])`.
 """
