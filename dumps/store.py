@@ -1,11 +1,11 @@
-"""Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
-no torch.
+"""Opens recorded data: a run with its graphs, or one graph, by its folder or by the name that a user typed. Reading
+needs no torch.
 
-Also: inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their
-placeholders.
+Also: the inputs of a graph that never runs itself. They are taken, by placeholder name, from the graphs of the same
+compile that ran in its place.
 
-Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing
-found in a dump is executed, imported or trusted.
+Everything is lazy: opening a run reads journals only; a graph's record is read, checked and kept on first use. Nothing
+in a dump is executed, imported or trusted.
 
 >>> run = open_run("myrun")
 >>> saved = run.graph("0_0/forward")
@@ -64,7 +64,8 @@ if TYPE_CHECKING:
 
 
 def borrowed(saved: SavedGraph) -> InputsRecord | None:
-    """What was observed of this graph's inputs when graphs of its compile ran; None when none of them did."""
+    """The inputs of this graph as observed when other graphs of its compile ran in its place; None when none of them
+    ran."""
     if saved.run is None:
         return None
     compile_name = saved.local_id.partition("/")[0]
@@ -95,8 +96,8 @@ def _placeholders(saved: SavedGraph) -> list[str]:
 
 
 def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGraph]:
-    """The graphs that ran in place of this one; numbers (".N") count per stage, so some are matched by the order of
-    capture."""
+    """Yields the graphs that run in place of this one. Numbers (".N") count per stage, so some graphs are matched by
+    the order of capture."""
     places = [graph.local_id for graph in mine]
     if saved.local_id not in places:
         return
@@ -109,7 +110,7 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
         near = (graph for graph in reversed(mine[:at]) if graph.stage == "joint_passed")
         lender = by_id.get(f"{compile_name}/{kind}{number}")
         if kind == "inference" and (lender is None or lender.own_inputs_record is None):
-            lender = next(near, None)  # freezing: the inner compiler sees another graph than the one before the passes
+            lender = next(near, None)  # freezing: the inner compiler gets another graph than the passes
         if lender is not None:
             yield lender
     elif saved.stage == "pre_grad":
@@ -125,7 +126,7 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
 
 
 def _values(item: InputRecord | StoredTensor | Value | None) -> Iterator[TensorValue]:
-    """The tensors in the record of an input, with those inside and behind others."""
+    """Yields the tensors in an input's record, including the inner tensors and bases of others."""
     if isinstance(item, TensorValue):
         yield item
         yield from _values(item.base)
@@ -138,7 +139,7 @@ def _values(item: InputRecord | StoredTensor | Value | None) -> Iterator[TensorV
 
 
 def _regrouped(item: InputRecord, by: int) -> InputRecord:
-    """A copy whose storages have other numbers: each record counts its own."""
+    """Returns a copy with all storage numbers shifted by `by`, as each record numbers its storages from 0."""
     copy = deepcopy(item)
     for value in _values(copy):
         value.storage = None if value.storage is None else value.storage + by
@@ -146,8 +147,8 @@ def _regrouped(item: InputRecord, by: int) -> InputRecord:
 
 
 class CodeFile:
-    """One file of generated code by the name of its text; `path` is the file that holds it, maybe with others and
-    compressed."""
+    """One file of generated code. `name`: its name; `path`: the file that stores it, maybe compressed and with
+    others."""
 
     def __init__(self, path: Path, name: str = "") -> None:
         self.path = path
@@ -159,7 +160,7 @@ class CodeFile:
         return self.read_text().encode("utf-8", "backslashreplace")
 
     def read_text(self) -> str:
-        """The same, decoded."""
+        """The text as it was generated, as str; raises UnreadableError."""
         text = read_bytes(self.path).decode("utf-8", "backslashreplace")
         return text if self.name == plain_name(self.path.name) else kernels.split(text)[self.name]
 
@@ -190,11 +191,11 @@ class SavedGraph(Displayed):
         self.rank = row.rank if row else None
         """The rank of the process, where it had one."""
         self.status = row.status if row else "saved"
-        """The last state in the journal; "saved" for a case folder."""
+        """The graph's last state in the journal; "saved" for a case folder."""
         self.error = row.error if row else None
-        """Why it failed, or that its process died with this graph in flight."""
+        """Why the graph failed, or that its process died while it was in flight."""
         self.seconds = row.seconds if row else None
-        """How long it took to compile."""
+        """Seconds that the graph took to compile."""
 
     def __repr__(self) -> str:
         return f"SavedGraph({str(self.path)!r})"
@@ -270,7 +271,7 @@ class SavedGraph(Displayed):
         return record
 
     def _held_inputs(self) -> InputsRecord | None:
-        """The inputs that the process of this graph held last, where nobody has turned them into inputs.json yet."""
+        """The inputs in the graph's held file, while that has not been converted to inputs.json."""
         if self.run is None or self._row is None:
             return None
         path = self.run.path / self._row.process / held.FOLDER / self._row.local
@@ -421,11 +422,11 @@ def open_run(path: str | Path) -> Run:
 
 
 def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
-    """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before
-    it where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file
-    that `pack` wrote stands for the run in it.
+    """Opens the target of `text`, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with
+    `1:` before it where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as
+    `case/`. A file that `pack` wrote stands for the run in it.
 
-    Raises UsageError saying what was looked for and where.
+    Raises UsageError with what was looked for, and where.
     """
     path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
@@ -437,7 +438,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
             why = "the command needs a run, a graph of a run or a case folder"
             raise WrongKindError(f"{text} is a script", why, fix)
         if any(place.is_file() for place in (path, *path.parents)):
-            from .archive import folder_of  # late: hardly ever needed
+            from .archive import folder_of  # imported late: hardly ever needed
 
             path = folder_of(path)
         for folder in (path, *path.parents):
@@ -458,7 +459,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
 
 
 def is_script(text: str, cwd: str | Path | None = None) -> bool:
-    """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text
+    """Whether `text` names a program where something saved is expected: a name that ends in .py, or an executable text
     with #!."""
     path = Path(cwd or "") / text
     try:
@@ -473,13 +474,13 @@ def is_script(text: str, cwd: str | Path | None = None) -> bool:
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
-    """The graph that a text names; of a run the worst graph known, which is reported. Raises UsageError for an empty
-    run."""
+    """Opens the graph that a text names; for a run, its worst known graph, which is reported on stderr. Raises
+    UsageError for an empty run."""
     target = resolve(text, cwd)
     if isinstance(target, SavedGraph):
         return target
     from .output import say
-    from .worst import worst_known  # late: hardly ever needed
+    from .worst import worst_known  # imported late: hardly ever needed
 
     saved, why = worst_known(target)
     if why:

@@ -1,8 +1,8 @@
-"""Leaf modules of `call_module` nodes: torch.nn classes on a list, as constructor arguments and state tensors, and
-back.
+"""Leaf modules of `call_module` nodes: saves torch.nn classes on a list as constructor arguments and state tensors, and
+rebuilds them.
 
-A module is encoded only if building its class from the found arguments gives the same representation and the same state
-names; any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
+A module is saved so only if building its class from the recovered arguments gives the same repr and the same state
+names. Any other module is saved with its type and text only: it is shown, but refused when a live graph is loaded.
 
 For example:
 
@@ -58,7 +58,7 @@ _FLAGS = {
 def encode(
     module: torch.nn.Module, arguments: ArgumentWriter, store: Callable[[torch.Tensor], StoredTensor]
 ) -> ModuleRecord:
-    """The record of a module; one without arguments and state if it cannot be rebuilt. `store` writes a tensor."""
+    """The record of a module; without arguments and state if it cannot be rebuilt. `store` writes a tensor."""
     kind = type(module)
     record = ModuleRecord(
         type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500]
@@ -79,7 +79,7 @@ def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
-    """Arguments that build a module with the same text and state; None if none are found."""
+    """Constructor arguments that build a module with the same text and state; None if none are found."""
     kind = type(module)
     arguments: dict[str, Any] = {}
     for name, parameter in _parameters(kind).items():
@@ -102,7 +102,7 @@ def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
 
 
 def _parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """Parameters of the constructor, those of base classes included where it takes *args and **kwargs."""
+    """Parameters of the constructor, including those of base classes where it takes **kwargs."""
     by_name: dict[str, inspect.Parameter] = {}
     for base in kind.__mro__:
         if base is torch.nn.Module:
@@ -120,7 +120,7 @@ def _parameters(kind: type) -> dict[str, inspect.Parameter]:
 def build(
     record: ModuleRecord, arguments: ArgumentReader, load: Callable[[StoredTensor], torch.Tensor], where: str
 ) -> torch.nn.Module:
-    """A live leaf module. Raises RefusedError for a class that is not on the list."""
+    """Builds a live leaf module. Raises RefusedError for a class that is not on the list."""
     short = record.type.removeprefix("torch.nn.")
     if record.type == short or short not in CLASSES:
         why = f"the module class {record.type!r} is not on the list of modules that a saved graph may hold"
