@@ -1,9 +1,10 @@
 """The only functions that open recorded files: of a run, a case, a pack, or a minification's folder.
 
-Dumps come from strangers. Only a regular file inside its own folder is opened: a FIFO would block, a device might never
-end, a link could lead to a private file and carry it into a pack. And reading is bounded by memory: a file with holes
-or a small archive may claim to hold terabytes. Each refusal is an OSError that gives the reason in `strerror`. Nothing
-is written here, and there is no other way: modules that open files are named in tests/house/test_opening.py.
+Dumps come from strangers. Only a regular file that lies where its path says is opened: a FIFO would block, a device
+might never end, a link could lead to a private file and carry it into a pack. And reading is bounded by memory: a file
+with holes or a small archive may claim to hold terabytes. Each refusal is an OSError that gives the reason in
+`strerror`. Nothing is written here, and there is no other way: modules that open files are named in
+tests/house/test_opening.py.
 
 >>> with opened(Path("myrun/run.json")) as file:
 ...     file.read(1)
@@ -46,8 +47,8 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCT
 
 
 def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> BinaryIO:
-    """Opens a file for reading. Raises OSError for one that is not regular, lies outside its run or case, or is mostly
-    holes.
+    """Opens a file for reading. Raises OSError for one that is not regular, leads by a link out of its run or case, or
+    is mostly holes.
 
     `named`: the user gave this name, so it may be a link. `freely`: the size that a file may claim with holes.
     """

@@ -207,7 +207,7 @@ class SavedGraph(Displayed):
 
     @property
     def name(self) -> str:
-        """What commands take: RUN/ID, or the path of a case folder; in an archive, by the path of the archive."""
+        """The name that commands take: RUN/ID, or the path of a case folder; in an archive, below its path."""
         return f"{self.run.name}/{self.id}" if self.run else str(typed_path(self.path))
 
     @property
@@ -232,7 +232,7 @@ class SavedGraph(Displayed):
 
     @property
     def kept(self) -> Callable[[str], memoryview] | None:
-        """Gives the bytes of recorded values by the names of their storages; None where none were kept."""
+        """Returns the bytes of a storage by its name; None where the run has no storages."""
         return self.tensors.get if self.tensors_dir.is_dir() else None
 
     @cached_property
@@ -247,21 +247,21 @@ class SavedGraph(Displayed):
 
     @property
     def sourced(self) -> bool:
-        """Whether it holds source of the program's own that `--trust` runs; False where it cannot be read."""
+        """Whether the record holds source of the user's program that `--trust` runs; False where it cannot be read."""
         with suppress(GraphdbgError):
             return any(definition.program and not definition.missing for definition in self.record.definitions)
         return False
 
     @cached_property
     def inputs_record(self) -> InputsRecord | None:
-        """What was seen of the inputs in a real execution, its own or that of the graphs which ran in its place (see
-        `borrowed`), checked; None when it was never seen to run."""
+        """The inputs as observed in a real execution, checked: when this graph ran, or graphs in its place (see
+        `borrowed`); None when none of these ran."""
         own = self.own_inputs_record
         return own if own is not None else borrowed(self)
 
     @cached_property
     def own_inputs_record(self) -> InputsRecord | None:
-        """The same, of this graph alone: what lies in its folder."""
+        """The inputs that were observed when this graph itself ran, from its own folder; None when it never ran."""
         path = self.path / INPUTS_FILE
         if (last := self._held_inputs()) is not None:
             return last
@@ -285,7 +285,7 @@ class SavedGraph(Displayed):
 
     @cached_property
     def table(self) -> sidecar.Table:
-        """What tables show, from the sidecar; from the record when the sidecar is missing."""
+        """The nodes as columns, from the sidecar; from the record when the sidecar is missing."""
         return sidecar.read_table(self.path / sidecar.TABLE) if self.has_table else sidecar.build(self.record)
 
     @property
@@ -342,7 +342,7 @@ class SavedGraph(Displayed):
 
 
 class Run(Displayed):
-    """One recorded command. What it says is as of when it was opened.
+    """One recorded command. Its processes and rows are read once, on first use.
 
     >>> run = Run(Path("myrun"))
     >>> len(run.graphs()), run.graph("0_0/f").id
@@ -358,7 +358,7 @@ class Run(Displayed):
 
     @property
     def name(self) -> str:
-        """What commands take: the path of the folder, or of the archive that it was unpacked from."""
+        """The name that commands take: the path of the folder, or of the archive that it was unpacked from."""
         return str(typed_path(self.path))
 
     @cached_property
@@ -378,7 +378,7 @@ class Run(Displayed):
 
     @property
     def inputs_json(self) -> dict[str, str]:
-        """The same as `of_a_trace`, for JSON."""
+        """`of_a_trace` as a field of JSON answers; {} for a recorded run."""
         return {"inputs": OF_A_TRACE} if self.of_a_trace else {}
 
     def events(self, process: index.Process) -> list[journal.Event]:

@@ -394,7 +394,8 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
 
 
 def hint(view: GraphView, terms: Sequence[Term]) -> str:
-    """Why no node may match: the most similar op or dtype in the graph; empty where none is similar."""
+    """Names the first op, dtype or module of a filter that no node has, with the most similar ones in the graph; empty
+    where each is there."""
     for term in terms:
         if term.key not in ("op", "dtype", "module") or term.negated:
             continue

@@ -59,7 +59,7 @@ def side(text: str) -> SavedGraph | GraphGroup:
 
 
 def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
-    """A process or a whole compile of a run; None where the text names one graph, or nothing."""
+    """A run, or one of its processes or compiles; None where the text names one graph, or nothing."""
     if rest == ".":
         return GraphGroup(text, run, run.rows, "run")
     process, colon, local = rest.rpartition(":")

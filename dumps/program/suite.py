@@ -295,7 +295,8 @@ class Parts:
 
 
 def parts_of(program: str) -> Parts:
-    """Splits the text of a repro into its parts. Raises CannotExpressError for a text that is no program."""
+    """Splits the text of a repro into its parts. Raises CannotExpressError for a text that is no repro, or has no
+    compiled function to call."""
     try:
         program = _faulty(program)
         tree = syntax.parsed(program)

@@ -152,8 +152,7 @@ class KernelProgram:
         elif isinstance(value, ModuleType):
             self._module(name, value, user, attributes.get(name, set()))
         elif (text := self._expression(value)) is not None:
-            # A plain number stays one: Triton refuses such globals, and the replay must fail as the user's program
-            # does.
+            # A plain number stays one: Triton refuses such globals, so the program fails as the user's does.
             self._constants[name] = text
         elif (line := _imported(name, value)) is not None:
             self._imports[name] = line
