@@ -1,7 +1,7 @@
 """The `graphdbg` command: one table of commands, each imported from its package when it is called.
 
-Holds no logic of any command. `graphdbg --help` imports no command module, and none of them imports torch at its top. A
-GraphdbgError is printed as its sentence and its code on stderr; any other exception is a defect of graphdbg and shows
+Holds no logic of any command. `graphdbg --help` imports no command module, and none of them imports torch at its top.
+A GraphdbgError is printed as its sentence and its code on stderr; any other exception is a defect of ours and shows
 its traceback.
 
 >>> main(["--version"])
@@ -169,7 +169,7 @@ def graphdbg() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; all errors are printed on stderr."""
-    os.environ.pop("GRAPHDBG_ARM", None)  # graphdbg's own processes fail on purpose
+    os.environ.pop("GRAPHDBG_ARM", None)  # our own processes fail on purpose
     if trust.rings():
         import_module(".toolkit.recorder.armed.rings", __package__).report()
     try:
@@ -248,7 +248,7 @@ def _defect() -> int:
 def _keep(
     words: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
 ) -> None:
-    from .tui.job_files import keep  # imported late: most commands judge nothing
+    from .tui.job_files import keep  # late: most commands judge nothing
 
     keep(words, began, asked, target, lines, code)
 

@@ -1,7 +1,7 @@
 """What a saved graph may call, as plain data: names of functions, of Tensor methods and attributes, and what is denied
 outright.
 
-Holds no torch objects and imports nothing of torch; `targets` translates between these names and functions. A name is
+Holds no torch objects and imports nothing of torch; `targets` turns these names into functions, both ways. A name is
 added here only if calling the function with tensors and plain values can neither read or write files, start anything,
 nor call back into Python that the dump chooses.
 

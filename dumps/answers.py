@@ -118,7 +118,7 @@ def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, A
         if isinstance(value, str):
             parts.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
         elif isinstance(value, dict):
-            holder[key] = inside = dict(cast("dict[str, Any]", value))  # the caller's mapping stays as it is
+            holder[key] = inside = dict(cast("dict[str, Any]", value))  # the caller's own stays as it is
             parts.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
             for name in [*inside] if len(inside) < _MANY else ():
                 look(inside, name, f"{path}.{name}")

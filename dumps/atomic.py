@@ -1,5 +1,4 @@
-"""Writing files so that a reader sees either nothing or the whole file: temporary name in the same folder, fsync,
-rename.
+"""Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
 
 With `later` the fsync is left to the given function (see `Syncing`). Folders are not synced: after a power cut the
 newest files may be missing, but none is half there. Names that start with `.tmp-` are unfinished work, and every reader
@@ -49,7 +48,7 @@ class Syncing:
             self._all()
 
     def finish(self) -> None:
-        """Syncs the waiting files, and returns when they are on the disk."""
+        """Syncs the waiting files; returns when they are on the disk."""
         self._ending.set()
         self._all()
 
@@ -126,7 +125,7 @@ def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> 
         os.link(temporary, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without hard links: complete only once written, but still never overwritten
+    except OSError:  # a file system without hard links: whole only once written, but still never overwritten
         _write(path, parts, synced=True)
 
 
@@ -188,9 +187,9 @@ def write_file(
 def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     """Yields an empty hidden folder. It becomes `path` when the block ends, and is deleted when the block raises.
 
-    The block writes its files without syncing. With `synced` they are on the disk before the folder gets its name;
-    without, the caller syncs them. Raises UsageError when `path` exists, as nothing is ever overwritten, and
-    EnvironmentLackError when the disk refuses.
+    The block writes files plainly. With `synced` they are on the disk before the folder gets its name; without, the
+    caller sees to that. Raises UsageError when `path` exists, as nothing is ever overwritten, and EnvironmentLackError
+    when the disk refuses.
     """
     if path.exists():
         raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another name or delete it")

@@ -140,7 +140,7 @@ class _Cutting:
         return CutProgram(program, expressions, list(self.missing), statements, imports, makes)
 
     def _registrations(self, spaces: Collection[str], line: int) -> list[_Unit]:
-        """The statements that register operators of the namespaces, including those that refer to the operator by a
+        """The statements that register operators of the namespaces, including those that name the operator by a
         variable."""
         registrations = [unit for unit in self.units if _first(unit.node) == line]
         variables = {name for unit in registrations for name in _bound(unit.node)}

@@ -42,7 +42,7 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Apply(msgspec.Struct, frozen=True):
-    """A function of ARITY applied to its arguments. Operators are functions too: `a - b` is Add(a, Neg(b)), `a//b` is
+    """A function of ARITY on its arguments. Operators are functions too: `a - b` is Add(a, Neg(b)), `a//b` is
     FloorDiv(a, b)."""
 
     function: str

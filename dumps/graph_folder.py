@@ -129,7 +129,7 @@ def _say_no_program(error: Exception) -> None:
 def write_graph_folder(
     path: Path, record: GraphRecord, inputs: InputsRecord | None = None, tensors: TensorSink | None = None
 ) -> None:
-    """Writes a folder that `load_graph` reads; it appears complete or not at all. Raises UsageError when `path` exists.
+    """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
     Storages that the records name are copied from `tensors` into the folder's own tensors/. Where the graph has no
     runnable program, a message says so, and the other files are written.

@@ -1,5 +1,5 @@
-"""The newest inputs of a graph, in a file that the recording process overwrites before each execution and that survives
-a `kill -9`.
+"""The newest inputs of a graph in a file that its process overwrites before each execution and that outlives a `kill
+-9`.
 
 <process>/held/<id>: a head with the number of the execution, marked "torn" while its inputs are being copied; the bytes
 of each storage; then a HeldRecord. When the process has ended, the file is converted to inputs.json and

@@ -1,8 +1,8 @@
 """Names of graphs and processes: how they are built, checked, shown and looked up.
 
-A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`. `x<K>_0` stands for a graph without compile id,
-`ca<K>_0` for compiled autograd, `case` for a graph saved by hand. Every id and process name that reaches the file
-system passes through here, so a name can never leave its folder.
+A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`; `x<K>_0` stands for no compile id, `ca<K>_0` for
+compiled autograd, `case` for a graph saved by hand. Every id and process name that reaches the file system passes
+through here, so a name can never leave its folder.
 
 >>> compile_name("0/0_1"), compile_name("!2")
 ('0_0_a1', 'ca2_0')
@@ -65,7 +65,7 @@ def stage_of(local: str) -> str:
 
 
 def number_of(local: str) -> int:
-    """The index among the graphs of one stage and compile: "0_0/forward.2" gives 2, "0_0/forward" 0."""
+    """The number among the graphs of one stage and compile: "0_0/forward.2" gives 2, "0_0/forward" 0."""
     return int(check_id(local).rpartition(".")[2]) if "." in local else 0
 
 

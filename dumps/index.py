@@ -89,7 +89,7 @@ def runs(folder: Path) -> list[Path]:
 
 
 def processes(run: Path) -> list[Process]:
-    """The processes of a run by rank, then start time. Damaged journals and process files are listed in `damage`, not
+    """The processes of a run by rank, then start time. Damaged journals and process files are reported in `damage`, not
     raised."""
     return in_order(process_at(run / entry, journal.read(run / entry / JOURNAL_FILE)) for entry in process_folders(run))
 

@@ -49,7 +49,7 @@ class Journal:
             raise CannotWriteError(f"cannot write {path}", error.strerror or str(error)) from error
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
-        """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values that JSON lacks are written as
+        """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values JSON lacks are written as their
         text."""
         if kind not in KINDS:
             raise ValueError(f"unknown journal event {kind!r}")
@@ -98,7 +98,7 @@ class Event(msgspec.Struct):
 
 
 def line(event: Event) -> bytes:
-    """Returns the journal line of an event that was read, to copy a journal."""
+    """The journal line of an event that was read, to copy a journal."""
     fields = {"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields}
     return msgspec.json.encode(_clean(fields)) + b"\n"
 

@@ -60,7 +60,7 @@ def levels(text: str) -> Path:
 
 
 def frames_of(stack: str) -> Path:
-    """The user's lines around a node, from its stack trace."""
+    """The user's lines around a node, from its stack."""
     user_frames = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
     return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in user_frames)
 

@@ -68,7 +68,7 @@ class Tail:
     def __init__(self, path: Path, at: int | None = 0, *, bite: int | None = None) -> None:
         self.path = path
         self.there = False
-        """Whether the file existed at the last read."""
+        """Whether the file existed at the last look."""
         self.fresh = False
         """Whether the last read began with a new file."""
         self.more = False

@@ -26,7 +26,7 @@ from .errors import ExistsAlreadyError
 from .wording import size_text
 
 FREELY_BYTES = 128 << 20
-"""The bytes that a file may unpack to, or claim with holes, whatever its size on disk."""
+"""The bytes that a file may unpack to, or claim with holes, whatever lies on the disk."""
 
 MOST_TIMES = 128
 """Above that, the largest ratio of a file's size to its size on disk: texts of large graphs are compressed 30 to 60
@@ -109,7 +109,7 @@ def most_out(packed_bytes: int) -> int:
 
 
 def most_in_memory() -> int:
-    """The memory that one file may take: half of what is free on this machine, or in this process's cgroup."""
+    """The memory that one file may take: half of what is free for this machine, or this process's group."""
     return _free_bytes() // 2
 
 
@@ -173,7 +173,7 @@ def _places(folder: Path) -> tuple[str, str]:
 
 
 def _on_disk(descriptor: int, status: os.stat_result) -> int:
-    """The bytes of a file that are not holes."""
+    """The bytes of a file that are no holes."""
     if getattr(status, "st_blocks", status.st_size) * 512 * 2 > status.st_size or not hasattr(os, "SEEK_DATA"):
         return status.st_size
     total = end = 0

@@ -1,4 +1,4 @@
-"""The one place that prints. stdout carries data, stderr narration.
+"""The one place that prints. stdout is data, stderr is narration.
 
 On a full disk or a closed stdout the command ends with a sentence and an exit code; narration to a closed stderr is
 dropped; characters that a stream's encoding lacks are written as escapes.

@@ -1,6 +1,6 @@
 """The settings, compiler arguments and their values that a dump may set: a list, and everything else is refused.
 
-Also: the kinds of values that a setting takes: true or false, numbers in a range, words of a fixed set, plain names,
+Also: the kinds of values that a setting takes: true or false, numbers of a range, words of a fixed set, plain names,
 and lists and tables of these.
 
 Also: the settings of torch's compiler that a dump may set, each by its name and kind; and names that are refused.
@@ -58,8 +58,8 @@ class Number(NamedTuple):
 
 
 class Words(NamedTuple):
-    """One word of a fixed set; `several`: any number of them between commas, in any case; `or_bool`: also true and
-    false."""
+    """One word of a fixed set; `several`: any number of them between commas, in any case; `or_bool`: true and false
+    besides."""
 
     words: str
     several: bool = False

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from .errors import LacksName
 
 SEEN = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
-"""Versions of torch that were tested; a row with an empty `seen` had its names in all of them."""
+"""Versions of torch that were tried; a row with an empty `seen` had its names in all of them."""
 
 _KEPT = (type, ModuleType, BuiltinFunctionType)
 _HOOKED = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch.autograd")

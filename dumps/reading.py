@@ -39,7 +39,7 @@ LARGE_BYTES = 1 << 15
 """Texts from this size on are compressed; a smaller one saves less than a block of the file system."""
 
 DECODED_FREELY_BYTES = 2 << 30
-"""The memory that the values of any text may take: those of a graph of 100,000 nodes take less than one gigabyte."""
+"""The memory that the values of any text may take: graphs of 100,000 nodes take less than one gigabyte."""
 
 DECODED_TIMES = 256
 """Above that, the largest ratio of the values' memory to the file's size on disk."""
@@ -130,7 +130,7 @@ class Packer:
         self.shared_bytes = shared_bytes
         self._begun = b""
 
-    @cached_property  # created late: it is large, and most texts are too small to be compressed
+    @cached_property  # it is large, and most texts are too small to be compressed
     def _state(self) -> Any:
         return zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
 
@@ -160,7 +160,7 @@ def stored(path: Path) -> Path | None:
 
 
 def plain_name(name: str) -> str:
-    """The name of a text without the suffix of its compression."""
+    """The name of a text without the mark of its compression."""
     return name.removesuffix(SUFFIX)
 
 
@@ -196,7 +196,7 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
 
 
 def unpacked(data: bytes, where: str) -> bytes:
-    """Unpacks the bytes of a gzip file; raises UnreadableError when they are damaged, cut off or hold too much."""
+    """The text in the bytes of a gzip file; raises UnreadableError when they are damaged, cut off or hold too much."""
     most = opening.most_out(len(data))
     said = int.from_bytes(data[-4:], "little")  # modulo 4 GiB, if undamaged
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

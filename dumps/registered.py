@@ -46,7 +46,7 @@ def made(kind: Callable[..., T], row: Mapping[str, Any], path: Path, name: str) 
 
 
 def described(path: Path, name: str, kinds: Kinds | None = None) -> dict[str, Any]:
-    """The keyword arguments of `name = Kind(...)` in a file; empty where there is no such statement.
+    """The keyword arguments of `name = Kind(...)` in a file; empty where there is none.
 
     `kinds`: name -> what may be called inside the arguments. Arguments that are names of the file, such as its
     functions, are left out. ValueError, with the file, for any other argument that is no literal, SyntaxError where it

@@ -87,7 +87,7 @@ class OutputRole:
 def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple[str, str]:
     """Parses an output's descriptor into (kind, what it refers to); ("unknown", "") for a text that is no descriptor.
 
-    `sources` gives inputs better names than their position: text of an input's descriptor -> name.
+    `sources` names inputs better than their position: text of an input's descriptor -> name.
     """
     tree = _parsed(text)
     return ("unknown", "") if tree is None else (_kind(tree), _of(tree, sources or {}))

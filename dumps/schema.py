@@ -27,8 +27,7 @@ Dim = int | str
 """A size, stride or offset: an int, or the text of an expression over the graph's symbols ("2*s0 + 1")."""
 
 Arg = Any
-"""An encoded argument: null, bool, int, float, str, a list, or an object with one key, which is a tag of
-`dumps.arguments`."""
+"""An encoded argument: null, bool, int, float, str, a list, or an object with one key, a tag of `dumps.arguments`."""
 
 FROM_TRACE = "trace"
 OF_A_TRACE = "read from a trace, which has the layout of inputs but not their values: these are synthesised"
@@ -166,7 +165,7 @@ class TritonKernel(Record):
 
 
 class DefinitionRecord(Record):
-    """What a graph needs of a user's module: the operators that it registers (`spaces` are their namespaces) and
+    """What a graph needs of a module of the user's: operators that it registers (`spaces` are their namespaces) and
     settings that have no saved form, such as a custom pass (`values`: setting -> expression over the program).
 
     `program` is cut out of the module, with all that it uses; `module` is the module's name ("__main__" for the

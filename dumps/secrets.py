@@ -1,7 +1,8 @@
 """Finds credentials in texts: known forms by rules, values of variables and arguments whose names look secret, and
 words that look random.
 
-Also: the environment variables that may be kept in a run: settings of torch, its compilers and the job, by full name.
+Also: which environment variables may be kept in a run: settings of torch, its compilers and the job, each by its full
+name.
 
 Used by both `pack` and `report`; needs no torch. A rule is a name, texts without which it cannot match, and an
 expression for the text to replace: a new kind of token is one more line in RULES.
@@ -108,7 +109,7 @@ _LIKELY = re.compile(
     r"(?i)(?P<head>(?<![A-Za-z0-9])(?:[\w-]{0,40}[_-])?(?:token|auth|cookie|session|key)(?:\\?[\"'])?\s?[=:]\s?(?P<quote>\\?[\"'])?)"
     r"(?P<value>(?=[^\s\d]*\d)(?=[^\sA-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.-]{12,})"
 )
-"""Names that also hold other things: the value has to look like a credential, and unlike a name in a program."""
+"""Names that also hold other things: the value has to look like a credential, and not like a program's name."""
 
 _ATTACHED = re.compile(r"-p(?=\S*\d)[^\s=]{5,}")
 _PAIR = re.compile(r"[^\s:]+:\S+")
@@ -145,8 +146,8 @@ class Secrets:
                     self.add(value)
 
     def add(self, value: str) -> None:
-        """Adds a value that is replaced wherever it occurs, also as JSON and as part of an address; ordinary words are
-        not added."""
+        """Adds a value that is replaced wherever it occurs, also as JSON and as a part of an address; ordinary words
+        are not."""
         value = value.strip()
         if len(value) < _LEAST or value.lower() in _ORDINARY or value.isdecimal():
             return

@@ -32,7 +32,7 @@ SMALL_BYTES = 512
 class SharedFiles:
     """Writes the files of one process; safe with several threads, and with the run's other processes and hosts.
 
-    `disk_bytes` is what this object added to the disk, in whole blocks, minus what it removed.
+    `disk_bytes` is what this object added to the disk, in blocks, less what it removed.
     """
 
     def __init__(self, run: Path, process: str) -> None:
@@ -101,7 +101,7 @@ class SharedFiles:
                 os.link(other, temporary)
                 temporary.replace(path)
                 self._count(-size)
-            except OSError:  # one of the two was deleted, or there are no hard links here
+            except OSError:  # one of the two is gone, or there are no hard links here
                 continue
 
     def _linked(self, name: str, path: Path, data: bytes) -> bool:

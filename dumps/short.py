@@ -37,7 +37,7 @@ def base_name(target: str) -> str:
 
 
 def value_of(dtype: str, shape: str) -> str:
-    """The dtype and shape columns of a table as one text: "f32[8, s0]", "Sym(s0)", "3 values"; empty for no value."""
+    """The columns dtype and shape of a table as one text: "f32[8, s0]", "Sym(s0)", "3 values"; empty for no value."""
     if not dtype or not shape:
         return ""
     dims: Any = json.loads(shape)

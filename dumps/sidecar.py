@@ -114,12 +114,11 @@ TABLE = "table.msgpack"
 T = TypeVar("T")
 
 MANY_NODES = 4000
-"""In a run, graphs of fewer nodes have no such file: reading their graph.json is as fast."""
+"""In a run, graphs of fewer nodes have no such file: their graph.json is read as fast."""
 
 
 class NodeRow(msgspec.Struct):
-    """One node as a table shows it. `inputs` are the positions of the nodes it uses; `size_bytes` is the size when
-    recorded.
+    """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is as recorded.
 
     `shape` and `stride` are JSON text: [2, "s0"] for a tensor, a list of those for a multi-output node, "s0" for a
     symbol.

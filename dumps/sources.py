@@ -33,7 +33,7 @@ LIST = "sources.jsonl"
 MOST_FILE_BYTES = 1 << 20
 MOST_BYTES = 1 << 23
 MOST_FILES = 300
-"""The most files of one process: files written by people are small, generated ones need not be kept."""
+"""The most files of one process: files that people write are small, generated ones need not be kept."""
 
 
 class SourceRecord(msgspec.Struct, omit_defaults=True):
@@ -56,8 +56,8 @@ class SourceWriter:
         self._texts: set[str] = set()
 
     def keep(self, file: str, text: str) -> bool:
-        """Keeps a copy of a file; returns False for one that is already known, or is left out. Raises
-        EnvironmentLackError, OSError."""
+        """Keeps a copy of a file; False for one that is known already or left out. Raises EnvironmentLackError,
+        OSError."""
         if file in self.known:
             return False
         self.known.add(file)

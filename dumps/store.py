@@ -4,8 +4,8 @@ needs no torch.
 Also: the inputs of a graph that never runs itself. They are taken, by placeholder name, from the graphs of the same
 compile that ran in its place.
 
-Everything is lazy: opening a run reads journals only; a graph's record is read, checked and kept on first use. Nothing
-in a dump is executed, imported or trusted.
+Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing
+found in a dump is executed, imported or trusted.
 
 >>> run = open_run("myrun")
 >>> saved = run.graph("0_0/forward")
@@ -438,7 +438,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
             why = "the command needs a run, a graph of a run or a case folder"
             raise WrongKindError(f"{text} is a script", why, fix)
         if any(place.is_file() for place in (path, *path.parents)):
-            from .archive import folder_of  # imported late: hardly ever needed
+            from .archive import folder_of  # late: hardly ever needed
 
             path = folder_of(path)
         for folder in (path, *path.parents):
@@ -480,7 +480,7 @@ def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
     if isinstance(target, SavedGraph):
         return target
     from .output import say
-    from .worst import worst_known  # imported late: hardly ever needed
+    from .worst import worst_known  # late: hardly ever needed
 
     saved, why = worst_known(target)
     if why:

@@ -29,7 +29,7 @@ def expression(text: str) -> ast.expr:
 
 def literal(text: str) -> Any:
     """The value of an expression of constants, tuples, lists, sets and dicts. Raises as `parsed` does, and ValueError
-    for any other expression."""
+    for any other."""
     return ast.literal_eval(expression(text.lstrip(" \t")))
 
 

@@ -29,7 +29,7 @@ _SEEN = re.compile(rf"\x1b\[(?:(?:{_COLOUR});?)*m|{CONTROL.pattern}")
 
 
 class Column(msgspec.Struct):
-    """A heading, and the format of its cells. On a terminal: `style` is a rich style, `fold` wraps instead of cutting,
+    """A heading, and how its cells are set. On a terminal: `style` is a rich style, `fold` wraps instead of cutting,
     and columns with the highest `expendable` are left out first where the terminal is too narrow."""
 
     title: str
@@ -40,7 +40,7 @@ class Column(msgspec.Struct):
 
 
 def plain(text: str) -> str:
-    """The text with line breaks as spaces and every other control character as an escape."""
+    """The text with line breaks as spaces and every other control character written as an escape."""
     return CONTROL.sub(_escape, text) if CONTROL.search(text) else text
 
 
@@ -153,6 +153,6 @@ def cut(text: str, width: int, where: str) -> str:
 
 def cells(text: str) -> int:
     """How many cells of a terminal the text takes."""
-    from rich.cells import cell_len  # imported late: most texts are ASCII
+    from rich.cells import cell_len  # late: most texts are ASCII
 
     return cell_len(text)

@@ -57,7 +57,7 @@ def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
 def held(prefix: str) -> tuple[Path, int]:
     """Creates a temporary folder; returns it and the descriptor that holds it. Raises as `make` does, and then leaves
     no folder."""
-    import tempfile  # imported late: most commands need none
+    import tempfile  # late: most commands need none
 
     try:
         path = Path(tempfile.mkdtemp(prefix=prefix))

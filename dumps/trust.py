@@ -170,7 +170,7 @@ def settle() -> None:
 
 
 def vouch(case: Path) -> None:
-    """Trusts a case that this process has just written from a live graph of its own."""
+    """Trusts a case that this process has just written, of a live graph of its own."""
     _made.add(str(case.absolute()))
 
 

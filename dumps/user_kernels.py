@@ -1,4 +1,5 @@
-"""The user's own Triton kernels that a graph calls, as text: where they were written, their calls, their source.
+"""The user's own Triton kernels that a graph calls, as text: where they were written, how they are called, their
+source.
 
 Reads records only; nothing of the source is run.
 
@@ -21,7 +22,7 @@ from .wording import counted
 CALL = "triton_kernel_wrapper"
 _LARGE = 2_000
 OLD = "triton_source"
-"""Key in node.meta of a kernel's source, in runs recorded by an older graphdbg."""
+"""Key in node.meta of a kernel's source, in runs of an older graphdbg."""
 
 
 class UserKernel:

@@ -1,8 +1,7 @@
 """Walks over records: the graphs inside a graph, its nodes and tensors, the parts of an encoded argument, the frames of
 a stack trace.
 
-Every kind of `dumps.arguments` either holds arguments (NESTED) or is a leaf. Needs no torch, and accepts damaged
-records.
+Every kind of `dumps.arguments` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged records.
 
 >>> list(references({"tuple": [{"node": "a"}, [{"slice": [{"node": "b"}, None, 1]}]]}))
 ['a', 'b']
@@ -133,7 +132,7 @@ def named(graph: Iterable[NodeRecord], tag: str) -> set[str]:
 
 
 def used(graph: Iterable[NodeRecord]) -> set[str]:
-    """The names of nodes that are an argument of another node."""
+    """The names of nodes that are an argument of another."""
     return named(graph, "node")
 
 
@@ -192,7 +191,7 @@ class Frame(NamedTuple):
 
 
 def calls(stack: str) -> list[Frame]:
-    """The frames of a stack trace, from the outermost call to the innermost."""
+    """The frames of a stack, from the outermost call to the innermost."""
     places = list(_FRAME.finditer(stack))
     frames: list[Frame] = []
     for place, end in zip(places, [*(place.start() for place in places[1:]), len(stack)], strict=False):

@@ -31,7 +31,7 @@ def size_text(size_bytes: float | None, *, digits: int = 1) -> str:
 
 
 def count_text(number: float | None, unit: str = "") -> str:
-    """A number in three digits with a decimal prefix: 134M, 2.10k, 1.33 TB/s; "?" where it is None."""
+    """A number in three digits with a decimal prefix: 134M, 2.10k, 1.33 TB/s; "?" where it is not known."""
     if number is None:
         return "?"
     if isinstance(number, int) and abs(number) < 1000:
@@ -177,7 +177,7 @@ def raised_line(error: BaseException, limit: int = 200) -> str:
 
 
 def flat(text: object, limit: int = 200) -> str:
-    """The text of an object in one line of at most `limit` characters.
+    """The text of something in one line of at most `limit` characters.
 
     >>> flat("two\\n  lines", 9), flat("two lines", 6)
     ('two lines', 'two l…')

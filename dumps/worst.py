@@ -2,7 +2,7 @@
 known.
 
 The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and never fails: a
-verdict that could not be written or read counts as unknown.
+verdict that could not be kept or read is not known.
 
 >>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
 >>> worst_known(run)[1]
@@ -43,7 +43,7 @@ def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
 
 
 class _Failed(msgspec.Struct):
-    """The journal's line about an exception in Dynamo. `stack`: file, line, function, code; the innermost last."""
+    """The journal's line about an exception of Dynamo. `stack`: file, line, function, code; the innermost last."""
 
     error: str = "an exception"
     text: str = ""
@@ -51,7 +51,7 @@ class _Failed(msgspec.Struct):
 
 
 def why_none(processes: Sequence[index.Process]) -> str:
-    """Why a run holds no graphs: the first exception in Dynamo, else what was left out, else that nothing is known."""
+    """Why a run holds no graphs: the first exception of Dynamo, what was left out, or that nothing is known."""
     for event in (event for process in processes for event in journal.read(process.path / JOURNAL_FILE).events):
         if event.kind == "why" and event.fields.get("what") == "failed":
             with contextlib.suppress(msgspec.ValidationError):
@@ -62,7 +62,7 @@ def why_none(processes: Sequence[index.Process]) -> str:
 
 
 def no_graphs(run: Run) -> NoSuchGraphError:
-    """The error for a run without graphs."""
+    """The error about a run without graphs."""
     command = f", or judge the program itself: graphdbg triage -- {shlex.join(run.record.command)}"
     look = f"see graphdbg ls {shlex.quote(run.name)} --why{command if run.record.command else ''}"
     return NoSuchGraphError(f"{run.name} holds no graphs", why_none(run.processes), look)
@@ -93,7 +93,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
 
 
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
-    """The first graph whose last verdict is a failure, and that verdict in words; (None, "") where there is none."""
+    """The first graph whose last verdict is a failure, and that verdict in words; None where there is none."""
     return _with_verdict(run, _FAILS)
 
 

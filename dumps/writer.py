@@ -77,7 +77,7 @@ class Gate(Protocol):
 
 
 class RunWriter:
-    """A run folder that this process may write to."""
+    """A run folder that this process may add to."""
 
     def __init__(self, path: Path, record: RunRecord) -> None:
         self.path = path
@@ -189,11 +189,11 @@ class ProcessWriter:
 
     @property
     def owned(self) -> bool:
-        """False in a forked child, which has to create a process folder of its own."""
+        """False in a forked child, which must open a process folder of its own."""
         return os.getpid() == self.pid
 
     def fresh_compile(self) -> str:
-        """A compile name for graphs without compile id: x0_0, x1_0, ...; pass it to `unique_id` for each of their
+        """A compile name for graphs that have no compile id: x0_0, x1_0, ...; give it to `unique_id` for each of their
         stages."""
         with self._lock:
             return f"x{next(self._fresh)}_0"
@@ -221,8 +221,8 @@ class ProcessWriter:
     def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None, text: GraphText | None = None) -> Path:
         """Writes the graph's folder, complete but without graph.py, and journals it as `captured`; returns the folder.
 
-        Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that
-        will be amended. Raises UsageError when the id is taken.
+        Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that is
+        to be amended. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
         text = text or GraphText(record)
@@ -339,7 +339,7 @@ class ProcessWriter:
         return path
 
     def close(self) -> None:
-        """Journals that this process ended by itself; does nothing in a forked child."""
+        """Records in the journal that this process ended by itself; does nothing in a forked child."""
         if self.owned:
             self.shared.unite()
             self.syncing.finish()

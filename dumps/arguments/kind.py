@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..validate import Checker
 
 OTHER = object()
-"""What `encode` returns for a value that another kind should encode."""
+"""What `encode` returns for a value that another kind is to encode."""
 
 
 class Inside(NamedTuple):
@@ -54,7 +54,7 @@ class Kind(ABC):
 
     @abstractmethod
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
-        """Raises, by `checker.fail` or `refuse`, for content that is not of this kind."""
+        """Raises, by `checker.fail` or `refuse`, for content that is none of this kind."""
 
     @abstractmethod
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:

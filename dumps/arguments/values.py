@@ -284,7 +284,7 @@ class Metadata(AsItIs):
 
 
 class Opaque(Kind):
-    """{"opaque": [type name, text]}: shown, but refused when a live graph is loaded."""
+    """{"opaque": [type name, text]}: shown, and refused when a live graph is asked for."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not all(isinstance(part, str) for part in checker.items(body, place, 2)):

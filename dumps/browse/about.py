@@ -256,8 +256,8 @@ def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
 
 
 def positions(saved: SavedGraph, text: str) -> list[int]:
-    """The positions of the nodes in `A`, `A..B` (both included) or `A,B..C`, in order. Raises UsageError for a name
-    that the graph does not have, and for a range that runs backwards."""
+    """The places of the nodes in `A`, `A..B` (both included) or `A,B..C`, in order. Raises UsageError for a name that
+    the graph does not have, and for a stretch that runs backwards."""
     names = saved.table.name
     places = {name: place for place, name in enumerate(names)}
     node_places: set[int] = set()
@@ -354,7 +354,7 @@ _KEPT = 64
 
 
 class About:
-    """The nodes of one graph. `lock`: to be held where several threads use it."""
+    """The nodes of one graph. `lock`: to be held where several threads ask."""
 
     def __init__(self, saved: SavedGraph, view: GraphView | None = None) -> None:
         self.saved = saved
@@ -372,14 +372,14 @@ class About:
             return ask()
 
     def position(self, name: str) -> int:
-        """The position of a node by its name; raises UsageError with similar names."""
+        """The position of a node by its name; raises UsageError with names that are alike."""
         place = self.view.position(name)
         if place is not None:
             return place
         raise no_node(self.saved, self.view.table.name, name)
 
     def sheet(self, kind: str, index: int, number: int = 0) -> Sheet:
-        """A view by its name. `number` chooses the frame, the kernel, or the number of hops."""
+        """A view by its name. `number` chooses the frame, the kernel, or the hops."""
         with self.lock:
             if kind in (SOURCE, CODE, NEAR):
                 return getattr(self, kind)(index, number)
@@ -402,7 +402,7 @@ class About:
         return detail
 
     def detail(self, index: int, *, everything: bool = False) -> Sheet:
-        """All recorded data of the node, with its partners and kernels."""
+        """All that is recorded of the node, its partners and kernels."""
         partners, why = self.partners(index)
         uses = self.uses(index)
         names = [use.kernel + ("" if use.sure else " (by op and place)") for _, use in uses]
@@ -432,7 +432,7 @@ class About:
         return near.sheet_of(self.view, index, hops, width)
 
     def stages(self, index: int) -> Sheet:
-        """The node's counterparts at the other stages of its compile."""
+        """The node at the other stages of its compile."""
         if not self.related.graphs:
             return Sheet("no other stages", [line(("no other graph of this compile was recorded", DIM))])
         return stages_sheet(self.related, self.view, index, self.related.of(self.view, index))

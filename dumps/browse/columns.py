@@ -1,6 +1,6 @@
 """The columns of a node table: their cells, which of them fit into a width, and the width of each.
 
-Texts of a dump are returned without control characters. Knows nothing of colours or screens.
+Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
 >>> fitted = fitting(usual(view), widths(view, usual(view)), 60)
 >>> [column.key for column, _ in fitted]
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     """`cut`: where a text that is too long is cut. `drop`: columns with the highest number are dropped first (0:
     never).
 
-    `least` and `most` are widths in letters; `seen`: only there once a replay has recorded values.
+    `least` and `most` are widths in letters; `seen`: present once a replay has recorded values.
     """
 
     key: str
@@ -95,7 +95,7 @@ def one(word: str) -> Column:
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:
-    """The columns shown by default: kernels and values only where there are any, errors with the name of their rung."""
+    """The columns shown by default: kernels and values only where there are some, errors with their rung."""
     kept = [
         column
         for column in COLUMNS
@@ -183,7 +183,7 @@ def cell(view: GraphView, key: str, index: int) -> str:
 
 
 def brief(view: GraphView, key: str, index: int) -> str:
-    """The cell for a screen: inputs by the user's names for them, targets without common namespaces."""
+    """The cell for a screen: inputs by the names that users know, targets without common namespaces."""
     if key == "name" and index in view.known:
         return plain(view.known[index])
     text = cell(view, key, index)
@@ -200,7 +200,7 @@ _SPACES = ("torch.", "operator.", "_operator.", "math.")
 
 
 def number_text(number: float | None) -> str:
-    """A tensor's value in at most nine letters: -1.25e-05."""
+    """A value of a tensor in at most nine letters: -1.25e-05."""
     return "" if number is None else f"{number:.3g}"
 
 
@@ -263,7 +263,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
 
 
 def fitted(text: str, width: int, column: Column) -> str:
-    """The text in exactly `width` letters: cut where the column says, padded with blanks."""
+    """The text in exactly `width` letters: cut where the column says, filled with blanks."""
     long = len(text) if text.isascii() else cells(text)
     if long > width:
         text = cut(text, width, column.cut)

@@ -173,7 +173,7 @@ def _key(word: str, start: int) -> str:
 
 
 def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
-    """The number in a term: its units are powers of 1024 for bytes, of 1000 for all else. Raises FilterError."""
+    """The number of a term: units of 1024 for bytes, of 1000 for all else. Raises FilterError."""
     if text.lower() in ("nan", "inf", "-inf"):
         return float(text)
     match = _NUMBER.fullmatch(text)
@@ -297,8 +297,8 @@ def _dims(text: str) -> list[str]:
 
 
 def _shape_fits(shape: list[Any], dims: list[str]) -> bool:
-    """Whether a shape has the same rank and every size fits: a number, a symbol, * for any, >1000; one ... stands for
-    any number of sizes."""
+    """Whether a shape has the same rank and each size: a number, a symbol, * for any, >1000; one ... stands for any
+    number of sizes."""
     if "..." in dims:
         at = dims.index("...")
         after = len(dims) - at - 1

@@ -54,8 +54,8 @@ class KernelCall:
 
 @dataclass
 class Kernel:
-    """One kernel: the lines of its definition (none for a library's kernel), its calls, and the names of nodes in the
-    comment above it."""
+    """One kernel: the lines of its definition (none: a library's), its calls, and the names of nodes in the comment
+    above it."""
 
     name: str
     language: str = ""
@@ -67,7 +67,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Use:
-    """A kernel that computes a node: lines of its definition and of its call (-1: none). `sure`: the node's name is
+    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: the node's name is
     written there."""
 
     kernel: str
@@ -207,8 +207,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 def _op_of_call(callee: str) -> str:
-    """The op that a library call computes: "addmm" of "extern_kernels.addmm", "sort" of
-    "torch.ops.aten.sort.default"."""
+    """The op that a call computes: "addmm" of "extern_kernels.addmm", "sort" of "torch.ops.aten.sort.default"."""
     parts = callee.split(".")
     return parts[-2] if len(parts) > 3 and parts[:2] == ["torch", "ops"] else parts[-1]
 
@@ -227,7 +226,7 @@ GUESSED = "~"
 
 
 def kernel_column(saved: SavedGraph, view: GraphView) -> dict[int, str]:
-    """Position of a node -> its kernels; empty where no code was generated. Raises UnreadableError."""
+    """Place of a node -> its kernels; empty where no code was generated. Raises UnreadableError."""
     code = Generated.of(saved)
     if code is None:
         return {}

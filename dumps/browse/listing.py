@@ -39,7 +39,7 @@ from ..wording import age_text, ago_text, counted
 from ..worst import why_none
 
 State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknown"]
-"""waiting: the run is not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see
+"""waiting: not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see
 `trouble`."""
 
 POLL_S = 0.5

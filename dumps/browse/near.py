@@ -314,7 +314,7 @@ def _draw_box(canvas: Canvas, item: _Item, box: NodeBox, y: int, height: int) ->
 
 
 def _channel(canvas: Canvas, row: list[_Item], y: int) -> int:
-    """Draws the lines from a row to the next, from line y on; returns the line after them."""
+    """The lines from a row to the next, from line y on; returns the line after them."""
     nets = [(item, [other.ports[item.net] for other in item.below]) for item in row if item.below]
     bent = [(item, tops) for item, tops in nets if any(top != item.bottom for top in tops)]
     tracks: list[list[tuple[int, int]]] = []

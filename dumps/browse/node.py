@@ -79,7 +79,7 @@ class NodeDetail(msgspec.Struct, kw_only=True):
 
 
 def detail_of(saved: SavedGraph, view: GraphView, recorded: Recorded, index: int) -> NodeDetail:
-    """All recorded data of the node at that position. Raises UnreadableError for a damaged file."""
+    """All that is recorded of the node at that position. Raises UnreadableError for a damaged file."""
     row = view.table.row(index)
     detail = NodeDetail(
         index=index,
@@ -119,7 +119,7 @@ def detail_of(saved: SavedGraph, view: GraphView, recorded: Recorded, index: int
 
 
 def call_text(node: NodeRecord, recorded: Recorded) -> str:
-    """The node as a call: target(arguments, name=...)."""
+    """The node as a call: target(arguments, names=...)."""
     if node.op in ("placeholder", "get_attr"):
         return node.target
     strings = recorded.strings
@@ -198,7 +198,7 @@ def _symbols(value: Value | None, known: list[SymbolRecord]) -> list[SymbolRecor
 
 
 def _aliases(saved: SavedGraph, node: NodeRecord) -> list[str]:
-    """The nodes whose values share the storage of this node's value."""
+    """The nodes whose values share the storage of this one's."""
     if not isinstance(node.value, TensorValue) or node.value.storage is None:
         return []
     return [
@@ -225,7 +225,7 @@ def sheet_of(
     kernels: Sequence[str] = (),
     everything: bool = False,
 ) -> Sheet:
-    """The node as a sheet. `partners` and `kernels` come from other modules; `everything` lists all users."""
+    """The sheet. `partners` and `kernels` come from other modules; `everything` lists all users."""
     lines: list[Line] = [
         line((detail.name, HERE), f"  {detail.op}  ", (detail.target if detail.op != "output" else "", TITLE))
     ]

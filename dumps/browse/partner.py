@@ -35,7 +35,7 @@ _NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "it
 
 @dataclass(frozen=True)
 class Partner:
-    """A node of the graph `graph` (an id of the same run), its position there, and how it belongs to the node."""
+    """A node of the graph `graph` (an id of the same run), its position there, and how it is known to belong."""
 
     graph: str
     index: int

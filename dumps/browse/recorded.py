@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Recorded:
-    """The nodes of one saved graph, read on first use. Usable from any thread, but only one at a time."""
+    """The nodes of one saved graph, read on first use. Safe in any thread, but only in one at a time."""
 
     def __init__(self, saved: SavedGraph) -> None:
         self.saved = saved
@@ -46,7 +46,7 @@ class Recorded:
 
     @property
     def too_large(self) -> str:
-        """Why only the table can be shown; empty where graph.json can be read."""
+        """Why only the table can be shown; empty where the record can be read."""
         size = _unpacked_bytes(self.saved) if self.large else 0
         return f"graph.json has {size_text(size)}: arguments and stacks are not looked up" if size > MOST_BYTES else ""
 
@@ -64,7 +64,7 @@ class Recorded:
 
     @cached_property
     def strings(self) -> list[str]:
-        """The texts that nodes refer to by index."""
+        """The texts that nodes refer to by position."""
         return self._tail("strings", list[str]) if self.large else self.saved.record.strings
 
     @cached_property
@@ -153,7 +153,7 @@ def _converted(value: Any, kind: type[T]) -> T | None:
 
 
 def _unpacked_bytes(saved: SavedGraph) -> int:
-    """The unpacked size of graph.json, modulo 4 GiB, from the end of its gzip file."""
+    """The size of graph.json unpacked, modulo 4 GiB, from the end of its gzip form."""
     path = stored(saved.path / GRAPH_FILE)
     if path is None:
         return 0

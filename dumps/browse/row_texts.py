@@ -30,8 +30,8 @@ NODES = 4096
 
 _SIGNS = "own open unused down across cross left right end_left end_right far input user folded rising falling"
 GLYPHS: dict[str, str] = dict(zip(_SIGNS.split(), "●○·│─┼├┤╰╯‹▴▾▸▲▼", strict=True))
-"""left, right: the value is used here and again further down; its lane is on that side of the node. far: an input from
-more than FAR rows above."""
+"""left, right: the value is used here and again further on; its lane is on that side of the node. far: an input from
+afar."""
 ASCII: dict[str, str] = dict(zip(_SIGNS.split(), "*o.|-+++`'<^v+^v", strict=True))
 
 
@@ -46,7 +46,7 @@ class Lanes:
         """The gutter's width in letters: the lanes in use, and one for an input from afar."""
 
     def gutter(self, index: int, glyphs: dict[str, str] = GLYPHS) -> str:
-        """The gutter of one node, in `width` letters."""
+        """The gutter of one node in `width` letters."""
         lane, users = self.lane, self.users
         alive: dict[int, int] = {}
         for node in range(max(0, index - FAR), index):
@@ -115,7 +115,7 @@ class RowTexts:
         self._gutter = lanes.width + 1 if lanes is not None else 0
 
     def __call__(self, row: int, mark: str = " ") -> Parts:
-        """The line of a node, or of a folded group (~g); `mark` stands before its name."""
+        """The line of a node, or of a folded group (~g); `mark` goes before its name."""
         parts = ["", "", "", ""]
         view, lanes = self.selection.view, self.lanes
         if lanes is not None:

@@ -31,7 +31,7 @@ TEXTS = {"dtype": "dtype", "stride": "stride", "file": "where", "module": "modul
 
 
 class Sort(NamedTuple):
-    """A column's key, and its direction."""
+    """A column's key, and the direction."""
 
     key: str
     descending: bool = False
@@ -167,7 +167,7 @@ class Groups:
         return max(self.depths, default=0)
 
     def around(self, index: int, folded: Collection[int] = ()) -> int:
-        """The innermost group that contains a node and is not folded; -1 where there is none."""
+        """The innermost group of several nodes that holds a node and is not folded; -1 where there is none."""
         group = bisect_right(self.starts, index) - 1
         while group >= 0 and (self.ends[group] <= index or group in folded):
             group = self.parents[group]
@@ -187,8 +187,8 @@ class Groups:
         return frozenset(group for group, at in enumerate(self.depths) if at >= depth + 1)
 
     def rows(self, folded: Collection[int], nodes: Sequence[int] | None = None) -> Sequence[int]:
-        """The nodes in order, each folded range as one row ~group. `nodes`: only these nodes (a group without any has
-        no row)."""
+        """Nodes in order, each folded stretch as one row ~group. `nodes`: only these (a group without any has no
+        row)."""
         if not folded:
             return range(self.count) if nodes is None else nodes
         listed: list[int] = []
@@ -213,7 +213,7 @@ class Groups:
 
 
 def grouping(view: GraphView) -> Steps[Groups]:
-    """Finds the groups of a graph, in slices."""
+    """Finds the groups of a graph in slices."""
     groups = Groups(len(view))
     open_groups: list[int] = []
     now: tuple[str, ...] = ()
@@ -349,7 +349,7 @@ def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
 ) -> Steps[Selection]:
     """Computes the rows in slices, reusing an earlier selection with the same filter. Raises FilterError."""
-    seen = any(term.key in VALUE_KEYS for term in question.terms)  # replayed values may have changed
+    seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
     if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes
     else:

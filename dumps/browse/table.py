@@ -192,7 +192,7 @@ class GraphView:
         self.values: Mapping[int, ReplayedValue] = {}
         """Position of a node -> the values that a replay recorded."""
         self.nowhere: frozenset[str] = frozenset()
-        """Those of the columns NaN and Inf that are zero for all values."""
+        """The columns among NaN and Inf that are zero for all values."""
         self.rungs: Sequence[str] = ()
         """The rungs of the values: of all but the last column, then of the last."""
         self.known: Mapping[int, str] = {}
@@ -262,7 +262,7 @@ class GraphView:
         return self.text[self.table.op[index]]
 
     def target(self, index: int) -> str:
-        """The target of a node."""
+        """The target of a call."""
         return self.text[self.table.target[index]]
 
     @cached_property
@@ -283,7 +283,7 @@ class GraphView:
         return self._distinct[name]
 
     def levels(self, text: int) -> tuple[str, ...]:
-        """The modules in a text of the module column, the outermost first."""
+        """The modules that a text of the module column names, the outermost first."""
         if text not in self._levels:
             self._levels[text] = tuple(level.path for level in levels(self.text[text]))
         return self._levels[text]
@@ -307,7 +307,7 @@ class GraphView:
 
     def flops(self, index: int) -> int | None:
         """Floating-point operations of a matrix product, convolution or attention; None for other nodes and unknown
-        sizes. Kept for nodes with the same target and shapes."""
+        sizes. Found once for the same target and shapes."""
         target, shapes = self.table.target[index], self.table.shape
         if target not in self._formulas:
             self._formulas[target] = formula_of(self.text[target])
@@ -335,12 +335,12 @@ def _parsed(text: str) -> Any:
         return None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):  # a table is derived and may be damaged: then the text itself is shown
+    except (ValueError, RecursionError):  # a table is derived and may be damaged: the text itself is shown then
         return text
 
 
 def strided(shape: Any, stride: Any) -> bool:
-    """Whether a tensor of that shape and stride is certainly not contiguous; False where symbols leave it open.
+    """Whether a tensor of that shape and stride is not contiguous; False where symbols leave it open.
 
     >>> strided([4, 8], [1, 4]), strided([4, 1, 8], [8, 99, 1])
     (True, False)

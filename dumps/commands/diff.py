@@ -47,7 +47,7 @@ def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr:
     is no difference.
     """
     collecting = gc.isenabled()
-    gc.disable()  # many small objects, almost no garbage: collecting would cost more than all the rest
+    gc.disable()  # many small objects, and next to no garbage: collecting would cost more than all the rest
     try:
         if side_by_side or by_seq_nr:
             return _beside(a, b, everything, by_seq_nr, as_json)

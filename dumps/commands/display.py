@@ -1,8 +1,8 @@
 """Notebook views of graphs, runs, verdicts and minifications: one HTML element with its own colours, light or dark like
 the notebook; no script, nothing is fetched.
 
-Colours and the look of texts and tables are those of the page of `graphdbg pack`. It judges and chooses nothing: the
-caller passes the words, columns and cells that a terminal shows.
+The colours and the look of texts and tables are those of the page of `graphdbg pack`. It judges and chooses nothing:
+the caller brings the words, columns and cells that a terminal gets.
 
 >>> shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]))[:23]
 '<div class="graphdbg"><'

@@ -1,4 +1,4 @@
-"""`graphdbg pack`: writes one redacted file of a run, for somebody else to look into."""
+"""`graphdbg pack`: one redacted file of a run, for somebody else to look into."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
 
 
 def _resolved(text: str) -> Path:
-    """The folder of the run, found even if its run.json is damaged."""
+    """The folder of the run, even if its run.json is damaged."""
     path = Path(text)
     if (path / "run.json").is_file():
         return path.resolve() if path.name in ("", "..") else path

@@ -1,4 +1,4 @@
-"""`graphdbg show RUN/ID --node NAME`: prints one node as the tabs of the workbench show it. Not a command of its own.
+"""`graphdbg show RUN/ID --node NAME`: one node as the tabs of the workbench show it. Not a command of its own.
 
 >>> show_node(saved, "addmm_1", head={}, hops=None, code=False, as_json=False)
 addmm_1  call_function  aten.addmm.default

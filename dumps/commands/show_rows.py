@@ -1,6 +1,6 @@
 """`graphdbg show --nodes --filter --sort --columns --fold --find`: the rows of the graph screen as text or JSON.
 
-The modules of `dumps/browse` choose, order and write the rows both here and on the screen. Imports no torch.
+The same modules of `dumps/browse` choose, order and write the rows here and on the screen. Imports no torch.
 
 >>> show_rows(saved, RowOptions(filter="op:mul", sort="name"), head={}, as_json=False)
  #  name   op               dtype    shape    stride   bytes  FLOPs  users  module  file:line

@@ -50,7 +50,7 @@ def increasing(values: Sequence[int]) -> list[int]:
 
 
 def common_run(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Pairs of positions with equal items, increasing in both sequences."""
+    """Pairs of positions with equal items, increasing in both."""
     return _longest(a, b) if len(a) * len(b) <= _CELLS else _greedy(a, b)
 
 
@@ -290,7 +290,7 @@ def _levels(
 
 
 def _unique(positions: Sequence[int], keys: Keys) -> dict[int, int]:
-    """Key -> its position, for keys that occur only once."""
+    """Key -> its position, for keys that occur once."""
     counts = Counter(keys[i] for i in positions)
     return {keys[i]: i for i in positions if counts[keys[i]] == 1}
 
@@ -372,7 +372,7 @@ def _replaceable(a: NodeColumns, b: NodeColumns, i: int, j: int) -> bool:
 
 
 def _part_strangers(alignment: Alignment) -> None:
-    """Undoes weak pairs that share only their target."""
+    """Undoes weak pairs that share nothing but their target."""
     a, b = alignment.a, alignment.b
     for i in sorted(alignment.weak):
         j = alignment.to_b[i]

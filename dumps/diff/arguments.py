@@ -231,7 +231,7 @@ Kind = Literal["changed", "removed", "added", "replaced"]
 
 
 class Departure(msgspec.Struct):
-    """A pair of nodes that differs, or neighbouring nodes of one or both graphs that have no partner in the other.
+    """A pair that differs, or neighbouring nodes of one graph, or both, that have no partner in the other.
 
     `follows`: the position of the departure that caused this one; None: it departs by itself.
     """

@@ -128,7 +128,7 @@ class _Builder:
 
 
 def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
-    """The lines for two graphs that were compared."""
+    """The lines of two graphs that were compared."""
     builder = _Builder(summary, (graphs[0], comparison.a.record.stage, a), (graphs[1], comparison.b.record.stage, b))
     builder.sideways.same = comparison.same
     of_a = {i: place for place, departure in enumerate(comparison.departures) for i in departure.a}
@@ -213,7 +213,7 @@ _COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"
 
 
 def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
-    """The lines for two graphs. Raises UnreadableError for a damaged graph, UsageError for graphs with no common
+    """The lines of two graphs. Raises UnreadableError for a damaged graph, UsageError for graphs without any common
     seq_nr."""
     graphs = (a.name, b.name)
     if by_seq_nr:
@@ -227,7 +227,7 @@ def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways
 
 
 def beside_text(sideways: Sideways, *, everything: bool, terminal: bool = False) -> str:
-    """The lines as a table; without `everything` only those that differ, and some around them."""
+    """The lines as a table; without `everything` those that differ, and some around them."""
     a, b = sideways.sides
     columns = [Column("")]
     for letter in "AB":

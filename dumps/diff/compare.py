@@ -31,7 +31,7 @@ _IGNORED_AMBIENT = frozenset({"seed", "rng_state"})
 _COUNTERS = ("graph_id", "fx_graph_id", "num_example_inputs", "num_mutated_inp_runtime_indices")
 _POSITIONS = ("static_input_idxs", "static_input_indices", "static_lifetime_input_indices")
 _IGNORED_KWARGS = frozenset((*_COUNTERS, *_POSITIONS))
-"""Counters, and positions of inputs, which differ whenever the inputs differ."""
+"""Counters, and positions of inputs, which differ whenever the inputs do."""
 
 _MISSING = "unset"
 _MAX_GUARDS = 4
@@ -109,7 +109,7 @@ def _guards(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[s
 
 
 TRACED = frozenset({"dynamo", "pre_grad"})
-"""Stages before autograd: their values may require gradients, those of later stages never do."""
+"""Stages before autograd: their values require gradients, those of later stages never do."""
 
 
 class GraphDiff:
@@ -155,8 +155,8 @@ class GraphDiff:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Numbers of nodes: changed, only in A, only in B, and how many of these follow from others; also moved and
-        renamed ones, which are no differences."""
+        """Numbers of nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed,
+        which are no differences."""
         pairs = [(i, j) for i, j in enumerate(self.alignment.to_b) if j >= 0]
         sizes = [(d, max(len(d.a), len(d.b)) if d.kind == "changed" else len(d.a) + len(d.b)) for d in self.departures]
         return {
@@ -204,7 +204,7 @@ class _Judge:
         self.led_b: set[int] = set()
 
     def departures(self) -> list[Departure]:
-        """All departures, with their origins."""
+        """All departures with their origins."""
         departures_found: list[Departure] = []
         before = (-1, -1)
         for i, j in [*self.alignment.chain(), (len(self.a), len(self.b))]:

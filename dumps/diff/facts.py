@@ -186,7 +186,7 @@ def renamed(text: str, rename: Mapping[str, str]) -> str:
 
 
 def digest(facts: NodeColumns) -> str:
-    """A hash of everything that a graph computes, to compare subgraphs of higher-order ops."""
+    """A hash of everything that a graph computes, for subgraphs of higher-order ops."""
     rows = [
         (node.op, target, skeleton.decode(), inputs, repr(value))
         for node, target, skeleton, inputs, value in zip(

@@ -1,7 +1,7 @@
 """Pairs the graphs of two runs or parts of runs: by process and id, by lines of code where ids have shifted; and
 compares two saved graphs, with the journals' entries on them.
 
-Pairing reads tables only where ids differ, and opens no graph.
+Finding pairs reads tables only where ids differ, and opens no graph.
 
 >>> [(pair.a.id, pair.b.id) for pair in pairs(saved, run.graph("0_1/forward"))]
 [('0_0/forward', '0_1/forward')]
@@ -33,7 +33,7 @@ class GraphGroup(msgspec.Struct):
     kind: Literal["run", "process", "compile"]
 
     def processes(self) -> dict[str, list[ListedGraph]]:
-        """The rows of each process, by the name of its folder, in order of ranks."""
+        """The rows of each process, by the name of its folder, in the order of ranks."""
         by_process: dict[str, list[ListedGraph]] = {}
         for row in self.rows:
             by_process.setdefault(row.process, []).append(row)
@@ -45,7 +45,7 @@ class GraphGroup(msgspec.Struct):
 
 
 def side(text: str) -> SavedGraph | GraphGroup:
-    """The graph or part of a run that a text names; raises UsageError with what was looked for and where."""
+    """The graph or part of a run that a text names; raises UsageError saying what was looked for and where."""
     path = Path(os.path.normpath(text))
     if text and "\0" not in text:
         for folder in (path, *path.parents):

@@ -1,4 +1,4 @@
-"""A comparison as text: the first departing node with both user lines, then a short table of the others. Prints
+"""A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
 nothing.
 
 Also: the comparison as plain data, which `--json` prints and the text is written from.
@@ -25,7 +25,7 @@ from .compare import GraphDiff
 from .facts import NodeColumns
 
 MORE = 10
-"""Departures shown after the first, unless all are requested."""
+"""Departures shown after the first, unless all are wanted."""
 
 _MAX_NAMES = 40
 
@@ -221,7 +221,7 @@ _MAX_ALSO = 12
 
 
 def details(view: GraphView, *, terminal: bool = False, everything: bool = False) -> str:
-    """The full text for one pair of graphs."""
+    """The full text on one pair of graphs."""
     lines = [
         f"{side}  {name}  {stage}" + ("" if count is None else f", {counted(count, 'node')}")
         for side, name, stage, count in (
@@ -375,7 +375,7 @@ def _targets(node: NodeView | None, count: int) -> str:
 
 
 def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: bool = False) -> str:
-    """A table of the pairs of two runs or processes: those that differ, or with `everything` all of them."""
+    """The pairs of two runs or processes: those that differ, or with `everything` all of them."""
     named = all(view.id for view in views)
     both = [Column("A", style="bold"), Column("B", style="bold", expendable=1)]
     columns = [

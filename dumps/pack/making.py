@@ -249,7 +249,7 @@ class Packed(msgspec.Struct):
 
 
 def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:
-    """Writes the archive `out`, or the page where its name ends in .html. Raises UsageError when `path` is no run or
+    """Writes the archive or, where its name ends in .html, the page `out`. Raises UsageError when `path` is no run or
     `out` exists, EnvironmentLackError when the disk refuses."""
     if out.exists():
         raise ExistsAlreadyError(f"cannot write {out}", "it exists already", "choose another name with -o")

@@ -1,7 +1,8 @@
-"""The page: a redacted run as one HTML file that needs no server, no network and, except for its node tables, no
+"""The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no
 script.
 
-Also: the graphs of a page as columns of indices into one list of texts, so that fifty graphs fit into a megabyte.
+Also: the graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a
+megabyte.
 
 Everything on the page comes from the copy that `making` redacted, or through its `Texts`. HTML is only written by
 `dumps.markup`. Parts that would make it larger than `MOST_BYTES` are cut, and the page names the command that shows

@@ -71,7 +71,7 @@ class Machine(msgspec.Struct):
             self.users.add(home.rpartition("/")[2])
 
     def distinct(self, names: Iterable[str]) -> list[str]:
-        """The user or host names that are no ordinary words of a program, so that they can be searched for."""
+        """The user or host names that are no ordinary words of a program and can therefore be searched for."""
         distinct_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
         return sorted(distinct_names, key=lambda name: (-len(name), name))
 

@@ -1,4 +1,4 @@
-"""The data that a program is written from: a saved graph's records, facts about the graph, its failure and its origin.
+"""The data that a program is written from: a saved graph's records, facts on the graph, its failure and its origin.
 
 >>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], GraphFacts(record).tolerance
 (('s77', None), 1e-05)
@@ -99,11 +99,11 @@ class GraphFacts:
         self.held = [value.dtype for value in held]
         """The dtypes of the graph's constants."""
         self.writes = any(map(_writes, every_node(record.graph)))
-        """Whether an operator writes in place, or may: the inputs then count as results, too."""
+        """Whether an operator writes in place, or may: the inputs of the graph are then results, too."""
         self.shares = len(set(homes)) < len(homes) or any(map(_overlaps, given))
-        """Whether two inputs or constants share memory, or elements of one input may do so."""
+        """Whether two inputs or constants share memory, or elements of one input may."""
         self.grad = record.stage in GRAD_STAGES
-        """Whether autograd still has to see the graph, so that a program also runs a backward."""
+        """Whether autograd still has to see the graph, so that a program runs a backward too."""
         self.autocast = list(record.ambient.autocast) if self.grad else []
         """The devices on which autocast was on around the graph."""
         self.views = self.grad and any(value.base and homes.count(value.storage) > 1 for value in given)
@@ -203,7 +203,7 @@ class FailureWords(Protocol):
 
 
 class Rate(Protocol):
-    """How often a failure shows; its text is "5 of 8"."""
+    """How often a failure shows; as text "5 of 8"."""
 
     @property
     def flaky(self) -> bool: ...
@@ -255,7 +255,7 @@ class ReproFacts:
     off: Off = "eager"
     """The effect of `--without-fault`."""
     workaround: str = ""
-    """Lines that were seen to avoid the failure, each in a form that `settings.plain_change` accepts."""
+    """Lines that were seen to avoid the failure, each of a form that `settings.plain_change` knows."""
     torch: str = ""
     """The torch version that the failure was seen on, where the record names none."""
 
@@ -266,7 +266,7 @@ class ReproFacts:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The user's modules as a program imports them: a file by its stem, from a folder on Python's path."""
+        """The user's modules as a program imports them: a file by its name, from a folder on Python's path."""
         return tuple(Path(name).stem if name.endswith(".py") else name for name in self.imports)
 
     @property

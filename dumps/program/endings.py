@@ -30,8 +30,8 @@ def ending_of(
     check.
 
     `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword
-    arguments by which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters,
-    and needs the mode Float64.
+    arguments with which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters
+    and needs the mode.
     """
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
@@ -115,14 +115,14 @@ class Runs:
         ]
 
     def with_inputs(self) -> Lines:
-        """The function `run` for a graph that writes to its inputs."""
+        """The function `run` of a graph that writes to its inputs."""
         return [
             f"def run(function, inputs{self.dtypes}):  # the results, then the inputs: they are written in place",
             f"    return [*function(*inputs{self.dtypes}), *inputs]",
         ]
 
     def with_gradients(self) -> Lines:
-        """The function `run` for a graph that autograd sees."""
+        """The function `run` of a graph that autograd sees."""
         wanted = self.facts.wanted
         front = wanted == list(range(len(wanted)))
         sources = f"inputs[:{len(wanted)}]" if front else f"[{', '.join(f'inputs[{at}]' for at in wanted)}]"
@@ -322,7 +322,7 @@ def _in_float64(run: Runs) -> str:
 
 
 def _test(run: Runs) -> Lines:
-    """The statements that judge one output: eager's `e`, float64's `r`, the compiled `g`."""
+    """The statements on one output: eager's `e`, float64's `r`, the compiled `g`."""
     detail, complexes = run.failure.detail, run.facts.with_complex
     dtypes = [*run.results, *(["float32"] if run.backward else [])]
     floats = bool(dtypes) and all(dtype.startswith(FLOATING) for dtype in dtypes)
@@ -386,7 +386,7 @@ def _integers(bad: str) -> Lines:
 
 
 def _missing(wide: str) -> Lines:
-    """A check of values that are not finite in eager mode and in float64."""
+    """A check for values that are not finite in eager mode and in float64."""
     return [
         f"e, r, g = (x.{wide} for x in (e, r, g))",
         "odd = ~e.isfinite() & ((e == r) | (e.isnan() & r.isnan()))",

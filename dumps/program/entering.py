@@ -243,7 +243,7 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
 
 
 def _on_lazy_device(case: ReproFacts) -> Lines:
-    """The entry on the lazy device: each operator runs its lazy kernel; written inputs are copied back."""
+    """The entry on the lazy device: each operator by its lazy kernel; written inputs are copied back."""
     tensors = all([*case.facts.inputs, *case.facts.held])
     moved = "x.to(device)" if tensors else "x.to(device) if torch.is_tensor(x) else x"
     there = "" if tensors else "if torch.is_tensor(x): "

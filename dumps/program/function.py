@@ -159,7 +159,7 @@ abs sum round bool complex getattr divmod pow tuple list held mode fakes gm plai
 memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
-"""Prims that `import torch` registers; the others are Inductor's own."""
+"""Primitives that `import torch` registers; the others are Inductor's own."""
 _PLAIN = {name: f"import {name}" for name in _WORDS.split() if name in sys.stdlib_module_names} | {
     "Path": "from pathlib import Path"
 }
@@ -186,8 +186,8 @@ _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 @dataclass
 class FunctionText:
-    """The source of a function, the names of its parameters in order (constants last), modules to import beside torch,
-    and the user's own Triton kernels that it calls."""
+    """Source of a function, the names of its parameters in order (constants last), modules to import beside torch, and
+    the user's own Triton kernels that it calls."""
 
     source: str
     parameters: list[str]

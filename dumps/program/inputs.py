@@ -3,8 +3,8 @@ out), stored.
 
 Also: a stand-in for a custom operator that cannot be imported: registered under its name, with the recorded shapes.
 
-Imports no torch: bytes come from the saved storages. `stored` reads one file beside the program, a safetensors file of
-byte tensors named "0", "1", ...
+Imports no torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
+safetensors file of byte tensors named "0", "1", ...
 
 >>> source_of([Slot("x", TensorValue("float32", [2, 3], [3, 1]))], "seeded").expressions
 ['torch.randn(2, 3)']
@@ -67,8 +67,8 @@ class Slot:
 
 @dataclass
 class InputSource:
-    """Statements to run first, one expression per slot, and the contents of the file beside the program ({} when none
-    is needed)."""
+    """Statements to run first, one expression per slot, and the bytes of the file beside the program ({} when none is
+    needed)."""
 
     statements: list[str] = field(default_factory=list[str])
     expressions: list[str] = field(default_factory=list[str])
@@ -282,7 +282,7 @@ class _Writer:
         return f"torch.{maker}({sizes}{kind}{device})"
 
     def _kept(self, stored: StoredTensor, value: TensorValue, *, alone: bool) -> str:
-        """The recorded bytes: written out if they are few, else read from the file beside the program."""
+        """The recorded bytes: written out when they are few, else read from the file beside the program."""
         data, device = self._bytes(stored), "" if value.device == "cpu" else f".to({quoted(value.device)})"
         shape, stride, offset = self._form(stored.value)
         count = prod(shape)
@@ -303,7 +303,7 @@ class _Writer:
         return bytes(self.read(stored.storage))
 
     def _from_file(self, stored: StoredTensor, value: TensorValue, data: bytes) -> str:
-        """All of the recorded bytes, read from the file beside the program."""
+        """All of the recorded bytes, from the file beside the program."""
         if stored.storage not in self.files:
             self.files[stored.storage] = str(len(self.files))
             self.source.file[self.files[stored.storage]] = data
@@ -462,11 +462,11 @@ def _schema(names: Sequence[str], types: Sequence[str], written: set[str], call:
 
 
 _OF_NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool"}
-"""The schema types of symbolic numbers."""
+"""The schema's types of symbolic numbers."""
 
 
 def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
-    """The schema type of one argument; empty for None."""
+    """The schema's type of one argument; empty for None."""
     if arg is None:
         return ""
     for kind, text in ((bool, "bool"), (int, "SymInt"), (float, "float"), (str, "str")):

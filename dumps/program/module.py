@@ -335,7 +335,7 @@ class _Module(Printer):
         return f"{module.type}({', '.join(writer.keywords(module.arguments.items()))})"
 
     def _member(self, path: str) -> str:
-        """`self.name` for a dotted path; dots become underscores, and each name is unique."""
+        """`self.name` for a dotted path; dots become underscores, and a name is used once."""
         name = "self.m_" + "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in path)
         while name in self.tensors.values():
             name += "_"
@@ -398,6 +398,6 @@ def _libraries(record: GraphRecord) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """Makes a text safe for a comment or docstring: no line breaks, quotes or backslashes that could end it."""
+    """Text for a comment or docstring: no line breaks, quotes or backslashes that could end it."""
     shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("\\", "/").replace('"""', "'''")

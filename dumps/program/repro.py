@@ -1,7 +1,7 @@
 """The text of `repro.py`: a program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if
 unsure.
 
-Which of several programs fails is found by running them (minifier.report), never guessed. Imports no torch.
+Which of the programs fails is found by running them (minifier.report), never guessed. Imports no torch.
 
 For example:
 
@@ -91,7 +91,7 @@ def recorded(record: GraphRecord, hints: Mapping[str, Any]) -> Sizing | None:
 
 
 def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
-    """The sizings to try for a repro that fails with dynamic sizes, the fewest dynamic dimensions first; empty without
+    """The sizings to try for a repro that fails with dynamic sizes: the fewest dynamic dimensions first. Empty without
     symbols."""
     marks = symbolic_dims(record, hints)
     if not marks:
@@ -103,8 +103,8 @@ def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
 
 
 def sizes_inside(record: GraphRecord) -> GraphRecord:
-    """The record with inputs that are the size of another input replaced by computations from it: as arguments they
-    would be constants."""
+    """The record with inputs that are a size of another input computed from it: as arguments they would be
+    constants."""
     nodes = record.graph.nodes
     tensors = [node for node in nodes if not isinstance(node.value, SymValue)]
     homes = symbol_homes(msgspec.structs.replace(record.graph, nodes=tensors))

@@ -1,5 +1,5 @@
-"""Writes a test in the style of PyTorch's suites from the text of a repro: it fails while the bug is there, and passes
-once it is gone.
+"""A test in the style of PyTorch's suites, from the text of a repro: it fails while the bug is there, and passes once
+it is gone.
 
 Also: the judging parts of a repro for exceptions, and for a run that dies, hangs, or needs too much time or memory.
 Imports no torch.
@@ -35,13 +35,13 @@ LIMIT_S, LEAST_S, MOST_S, BEGINS_S = 120, 15, 300, 25
 take; the longest wait of a program on an idle machine; and that a process needs before its second compile."""
 
 OUT_OF_MEMORY_BYTES = 2 << 30
-"""The most bytes that the compiled run of a small case may map, where the original ran out of memory."""
+"""Bytes that the compiled run of a small case may map, where the original ran out of memory."""
 
 _TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
 
 
 class DyingProgram:
-    """The statements that run and judge, and the functions that they need beside the graph."""
+    """The statements that run and judge, and functions that they need beside the graph."""
 
     def __init__(self, *lines: str, functions: Sequence[Lines] = ()) -> None:
         self.lines, self.functions = lines, list(functions)
@@ -56,7 +56,7 @@ def limit_s(failure: FailureWords) -> int:
 
 
 def death_of(failure: FailureWords) -> str | int:
-    """The return code of a child process that a signal killed, or "hang"."""
+    """The return code of a child that a signal killed, or "hang"."""
     if failure.kind == "hang":
         return "hang"
     return -int(getattr(signals, failure.detail, signals.SIGSEGV))
@@ -106,7 +106,7 @@ def missing_error(run: Runs) -> DyingProgram:
 
 
 def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgram:
-    """The judging part for a graph that eager could not run where it was minified: it is compiled, and nothing is run.
+    """The ending for a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
 
     `torch.compile` gets inputs with values and is stopped after the compile; the inner compiler gets fake tensors,
     which need no device and no memory.
@@ -148,7 +148,7 @@ _AGAIN = '[sys.executable, *sys.argv, "child"]'
 
 
 def _child(run: Runs, *before: str, why: str = "") -> Lines:
-    """The compiled run, in a child process that the program starts."""
+    """The compiled run, in a process of its own that the program starts."""
     return [f'if "child" in sys.argv:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
 
 
@@ -521,7 +521,7 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
 
 
 def _called(parts: Parts, function: str) -> str:
-    """One run, with its results as a list; with gradients where autograd sees the graph."""
+    """One run, its results as a list; with gradients where autograd sees the graph."""
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
 
@@ -559,7 +559,7 @@ def compiles(suite: str) -> bool:
 
 
 def failed_as(output: str, kind: str, error: str) -> bool:
-    """Whether unittest's output shows the failure, and not a test that cannot run."""
+    """Whether unittest's output shows the failure, not a test that cannot run."""
     last = (output.strip().splitlines() or [""])[-1]
     if kind == "crash":  # unittest counts the compiler's AssertionError as a failure
         return last in ("FAILED (errors=1)", "FAILED (failures=1)") and error.rpartition(".")[2] in output

@@ -111,7 +111,7 @@ def is_identifier(text: str) -> bool:
 
 
 def identifier(text: str, where: str) -> str:
-    """Returns the text, if it is a plain identifier; RefusedError otherwise."""
+    """The text, if it is a plain identifier; RefusedError otherwise."""
     if not is_identifier(text):
         raise NameRefusedError(where, f"{text[:60]!r} is not a plain identifier")
     return text
@@ -128,7 +128,7 @@ def dotted(text: str, what: str) -> str:
 
 
 def quoted(value: bool | float | str | None) -> str:
-    """repr() with double quotes, as formatters want, where the text needs no escapes."""
+    """repr() with the double quotes that formatters want, where the text needs no escapes."""
     text = repr(value)
     if isinstance(value, str) and text[1:-1] == value and '"' not in value:
         return f'"{value}"'
@@ -310,7 +310,8 @@ class Writer:
 
 
 class Printer(Writer):
-    """Writes the graph of a record, or one nested in it, node by node. `TAKEN`: names that the program itself needs."""
+    """Writes the graph of a record, or one nested in it, node by node. `TAKEN`: names that the program needs for
+    itself."""
 
     TAKEN: frozenset[str] = frozenset()
     SHORT: frozenset[str] = frozenset()

@@ -129,7 +129,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 
 
 def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
-    """Returns the plain form of a call of the operator `target` ("aten.relu.default"); None where there is none.
+    """The plain form of a call of the operator `target` ("aten.relu.default"); None where there is none.
 
     Arguments are those of a graph, or of a record (encoded, see dumps.schema); the result contains them unchanged.
     """

@@ -1,1 +1,1 @@
-"""The work behind `live`: converts between records and live torch objects."""
+"""The work behind `live`: between records and live torch objects."""

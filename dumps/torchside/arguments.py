@@ -51,7 +51,7 @@ def dtype_of(name: str, where: str) -> torch.dtype:
 
 
 def device_of(name: str, where: str) -> torch.device:
-    """The device of that name ("cuda:0"), whether or not this machine has it."""
+    """The device of a name ("cuda:0"), whether or not this machine has it."""
     try:
         return torch.device(name)
     except RuntimeError as error:
@@ -95,7 +95,7 @@ class ArgumentWriter:
         return msgspec.to_builtins(self.values.value(value))
 
     def function(self, value: Any) -> str:
-        """The name of a callable in the saved form; empty where it has none."""
+        """The name that a callable has in the saved form; empty where it has none."""
         name = targets.name_of(value)
         if name.startswith(targets.OPAQUE):
             return ""

@@ -232,7 +232,7 @@ def _is_opaque(value: Value | None) -> bool:
 
 
 def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
-    """Builds the module, with FX's code for the graph, which is compiled and not run."""
+    """The module with FX's code for the graph, which is compiled and not run."""
     try:
         graph.lint()
         return GraphModule(root, graph)

@@ -46,10 +46,10 @@ from .values import ValueWriter, is_plain_tensor
 CARRY = "graphdbg"
 """Key in GraphModule.meta of the data that a loaded module keeps from its record."""
 CARRIED_VALUE = "graphdbg_value"
-"""Key in node.meta of the recorded value, on modules that were loaded without fake values."""
+"""Key in node.meta of a recorded value, on modules that were loaded without fake values."""
 VALUE_KEYS = ("val", "example_value")
 GROUPS = "process_groups"
-"""Key in GraphBody.meta of the process groups that collectives name, so that a replay can create them."""
+"""Key in GraphBody.meta of the process groups that collectives name, so that a replay can make them."""
 
 
 _CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "definitions", "inputs", "versions")

@@ -121,7 +121,7 @@ def _can_be_view(value: Any, base: Base) -> bool:
 
 
 def with_history(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor, in its own memory, as the result of an operation; it may be fake."""
+    """The tensor, in its own memory, as the result of an operation; it may be fake."""
     leaf = tensor.detach().requires_grad_()
     with torch.enable_grad():
         tensor_with_history = leaf.clone()
@@ -162,7 +162,7 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_all(value: torch.Tensor) -> bool:
-    """Whether a tensor covers all of its storage."""
+    """Whether a tensor is all of its storage."""
     return value.numel() * value.element_size() == value.untyped_storage().nbytes() and 0 not in value.stride()
 
 
@@ -178,7 +178,7 @@ def _is_plain(value: torch.Tensor) -> bool:
 
 
 def _place(value: torch.Tensor, base: Base) -> tuple[Any, ...]:
-    """A key of a base that is equal for two views of one tensor; sizes may be symbols."""
+    """A key that is equal for two views of one tensor; sizes may be symbols."""
     return storage_key(value), *map(str, base)
 
 

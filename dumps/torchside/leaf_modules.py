@@ -58,7 +58,7 @@ _FLAGS = {
 def encode(
     module: torch.nn.Module, arguments: ArgumentWriter, store: Callable[[torch.Tensor], StoredTensor]
 ) -> ModuleRecord:
-    """The record of a module; without arguments and state if it cannot be rebuilt. `store` writes a tensor."""
+    """The record of a module; one without arguments and state if it cannot be rebuilt. `store` writes a tensor."""
     kind = type(module)
     record = ModuleRecord(
         type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500]
@@ -79,7 +79,7 @@ def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
-    """Constructor arguments that build a module with the same text and state; None if none are found."""
+    """Arguments that build a module with the same text and state; None if none are found."""
     kind = type(module)
     arguments: dict[str, Any] = {}
     for name, parameter in _parameters(kind).items():
@@ -120,7 +120,7 @@ def _parameters(kind: type) -> dict[str, inspect.Parameter]:
 def build(
     record: ModuleRecord, arguments: ArgumentReader, load: Callable[[StoredTensor], torch.Tensor], where: str
 ) -> torch.nn.Module:
-    """Builds a live leaf module. Raises RefusedError for a class that is not on the list."""
+    """A live leaf module. Raises RefusedError for a class that is not on the list."""
     short = record.type.removeprefix("torch.nn.")
     if record.type == short or short not in CLASSES:
         why = f"the module class {record.type!r} is not on the list of modules that a saved graph may hold"

@@ -1,4 +1,4 @@
-"""The inputs of a saved graph: stored ones are loaded, the others synthesised from metadata and a seed.
+"""The inputs of a saved graph: stored ones as they were, the others synthesised from metadata and a seed.
 
 A synthesised storage is filled whole, then viewed, so stride, offset, overlap and aliasing are as recorded. The same
 seed gives the same values on every device and in every process; each input has its own random stream, so dropping one
@@ -275,7 +275,7 @@ def _integers(
 
 
 def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics) -> torch.Tensor:
-    if dtype.itemsize == 1 and "e2m1" in str(dtype):  # two values in a byte: no arithmetic, all bits are numbers
+    if dtype.itemsize == 1 and "e2m1" in str(dtype):  # two values in a byte: no arithmetic, any bits are numbers
         return _bits(count, source).view(dtype)
     work = torch.float64 if dtype is torch.float64 else torch.float32
     floats = torch.randn(count, generator=source, dtype=work, device="cpu")

@@ -67,14 +67,14 @@ IGNORED = words(
 _SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
 
 CARRIED_DESCRIPTOR = "graphdbg_desc"
-"""Key in node.meta of encoded descriptors that this torch does not have."""
+"""Key in node.meta of descriptors that this torch does not have."""
 CARRIED_META = "graphdbg_meta"
 """Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without fake values."""
 
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
 _MAX_LENGTH = 4_000
-"""The most characters in the text of a descriptor."""
+"""The most characters of the text of a descriptor."""
 
 
 def fake_of(node: torch.fx.Node) -> Any:
@@ -285,7 +285,7 @@ class MetaReader:
         return paths
 
     def _stack(self, index: int, where: str) -> str:
-        """A text of several lines, by index, made inert."""
+        """A text of several lines, made inert."""
         if index not in self._stacks:
             text = self._string(index, where)
             self._stacks[index] = self.texts.kept(inert.lines(text), text)
@@ -306,8 +306,8 @@ def _described(descriptor: Any) -> Any:
 
 
 def _descriptor(text: str) -> Any:
-    """Builds a descriptor from its text, which is parsed, never evaluated: only descriptor classes exist. None when
-    this torch has no such descriptor, or the text is none. Inductor and the partitioner check their classes."""
+    """The descriptor of a text, which is parsed, never evaluated: only descriptor classes exist. None when this torch
+    has no such descriptor, or the text is none. Inductor and the partitioner look at their classes."""
     if len(text) > _MAX_LENGTH:
         return None
     try:
@@ -339,7 +339,7 @@ def _descriptor_classes() -> dict[str, Any]:
 
 
 def _has_values(value: Arg) -> bool:
-    """Whether encoded metadata contains fake values."""
+    """Whether encoded metadata holds fake values."""
     return any(True for _ in contents(value, "value"))
 
 

@@ -69,7 +69,7 @@ class StorageWriter:
 
 
 def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
-    """The bytes of a storage on any device, without a copy if it lies on the CPU."""
+    """The bytes of a storage on any device, without a copy where it lies on the CPU."""
     host = storage if storage.device.type == "cpu" else storage.cpu()
     size = host.nbytes()
     if size == 0:
@@ -99,7 +99,7 @@ class StorageReader:
         self._parameters: dict[tuple[Any, ...], torch.nn.Parameter] = {}
 
     def load(self, stored: StoredTensor, name: str) -> torch.Tensor:
-        """Loads the tensor of a record; UnreadableError if its view does not fit its storage."""
+        """The tensor of a record; UnreadableError if its view does not fit its storage."""
         value = stored.value
         key = (stored.storage, value.storage, tuple(value.shape), tuple(value.stride), value.offset, value.dtype)
         if stored.parameter and value.storage is not None and key in self._parameters:
@@ -188,7 +188,7 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
 
 
 def packable(tensor: torch.Tensor) -> bool:
-    """Whether a sparse tensor can be stored as one sequence of bytes."""
+    """Whether a sparse tensor can be stored as one run of bytes."""
     if tensor.layout is torch.sparse_coo:
         return tensor.dense_dim() == 0 and tensor.sparse_dim() > 0
     return tensor.layout in (torch.sparse_csr, torch.sparse_csc) and tensor.dim() == 2

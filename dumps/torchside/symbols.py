@@ -1,4 +1,4 @@
-"""Symbolic shapes: saves a live ShapeEnv as records, and rebuilds a ShapeEnv with the same symbols, hints, ranges and
+"""Symbolic shapes: a live ShapeEnv -> records, and records -> a ShapeEnv with the same symbols, hints, ranges and
 facts.
 
 Reading a live ShapeEnv adds no guard and specialises nothing: only expressions and tables are read. Rebuilding
@@ -53,7 +53,7 @@ def is_symbolic(value: object) -> bool:
 
 
 class SymbolWriter:
-    """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts about
+    """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on
     them."""
 
     def __init__(self, originals: Mapping[str, str] | None = None) -> None:
@@ -82,7 +82,7 @@ class SymbolWriter:
         return value.node.expr
 
     def text(self, expr: Any) -> str:
-        """The text of an expression; marks its symbols as used."""
+        """The text of an expression; its symbols count as used."""
         known_text = self._texts.get(expr)
         if known_text is None:
             known_text = self._texts[expr] = sympy_text.write(expr)
@@ -113,7 +113,7 @@ class SymbolWriter:
         return _number(expr.xreplace({symbol: hints[symbol] for symbol in expr.free_symbols}))
 
     def finish(self) -> tuple[list[SymbolRecord], list[GuardRecord], dict[str, Arg]]:
-        """Records of the used symbols and of every fact about them."""
+        """Records of the used symbols and of every fact connected with them."""
         env = self.env
         if env is None:
             return [], [], {}
@@ -170,7 +170,7 @@ class SymbolWriter:
 
 
 class Symbols:
-    """A ShapeEnv rebuilt from a record, and the symbolic values that live in it."""
+    """A ShapeEnv rebuilt from a record, and the symbolic values in it."""
 
     def __init__(self, record: GraphRecord, where: str, texts: Texts | None = None) -> None:
         self.where = where

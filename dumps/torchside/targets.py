@@ -62,7 +62,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def key(function: Any) -> Any:
-    """A key that all wrappers of one NumPy function share; any other function is its own key."""
+    """A key that all wrappers of one function share; any other function is its own key."""
     if type(function).__module__ != "torch._dynamo.utils":
         return function
     for kind, held in (("numpy_function", "f"), ("numpy_method", "method"), ("numpy_operator", "op")):
@@ -102,8 +102,8 @@ def is_autograd_step(name: str) -> bool:
 
 
 def resolve(name: str, where: str) -> Callable[..., Any]:
-    """Returns the function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is
-    not registered."""
+    """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not
+    registered."""
     if name.startswith(OPAQUE):
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function, and a saved graph may not call it"
         if is_autograd_step(name):
@@ -139,7 +139,7 @@ def _unlisted(name: str, where: str) -> TargetRefusedError:
 
 
 def denial(qualified_name: str, schema: Any = None) -> str | None:
-    """Why a registered op ("aten::from_file") may not be called; None if it may."""
+    """Why a registered op ("aten::from_file") may not be called, or None if it may."""
     namespace = qualified_name.split("::")[0]
     if namespace in allowlist.DENIED_NAMESPACES or qualified_name in allowlist.DENIED_OPS:
         return "it is not a computation on tensors"
@@ -194,7 +194,7 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
 
 
 def check_method(name: str, where: str) -> str:
-    """Returns the name of a `call_method` if it is a computing method of Tensor or of a number; raises RefusedError
+    """The name of a `call_method`, if it is a computing method of Tensor or of a number; raises RefusedError
     otherwise."""
     if not is_identifier(name):
         raise NameRefusedError(where, f"the method name {name!r} is not a plain identifier")
@@ -305,7 +305,7 @@ def _is_op(short: str) -> bool:
 
 @functools.cache
 def _home(name: str) -> Any:
-    """A module or namespace of torch that allowlist names, or None where this torch has none."""
+    """A module or namespace of torch named by allowlist, or None where this torch has none."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -42,7 +42,7 @@ NAMES = Names((
     Row("torch._ops", "higher_order_ops=_higher_order_ops", _LOAD),
     Row("torch._C", "op_schemas=_jit_get_schemas_for_operator", _LOAD),
     Row("torch._higher_order_ops.triton_kernel_wrap", "kernel_side_table", _BOTH),
-    # The public contexts cover grad mode and one device's autocast; observing must not run in any of the user's modes.
+    # The public contexts know grad mode and one device's autocast; observing must not run in any of the user's modes.
     Row("torch.utils._python_dispatch", "modes_off=_disable_current_modes", _BOTH),
     # Wrapper tensors have a public protocol, but no public test whether a class follows it.
     Row("torch.utils._python_dispatch", "is_wrapper=is_traceable_wrapper_subclass", _BOTH),
@@ -50,7 +50,7 @@ NAMES = Names((
     Row("torch._C", "is_wrapped=_functorch.is_functorch_wrapped_tensor", _SAVE),
     Row("torch._C", "transform_level=_functorch.maybe_current_level", "replay and check of graphs with vmap or grad"),
     Row("torch", "neg_view=_neg_view", _LOAD),  # torch.resolve_neg is public, setting the bit is not
-    # The public calls quantise floats; these take the integers.
+    # The public calls quantise floats, these take the integers.
     Row("torch", "per_channel_quantized=_make_per_channel_quantized_tensor "
         "per_tensor_quantized=_make_per_tensor_quantized_tensor", _LOAD, "quantised tensors are refused"),
     Row("torch.fx.passes.shape_prop", "tensor_metadata=_extract_tensor_metadata", _LOAD),  # what tracing writes

@@ -259,7 +259,7 @@ def _names_loaded(code: CodeType) -> set[str]:
 
 
 def _in_signature(tree: ast.FunctionDef) -> set[str]:
-    """Names in default values and annotations, which are evaluated when the function is defined."""
+    """Names in default values and annotations, which are read when the function is defined."""
     arguments = tree.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     parts = [*arguments.defaults, *arguments.kw_defaults, tree.returns]
@@ -328,7 +328,7 @@ _known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
 
 
 def _from_table(getter: str, index: Any) -> Any:
-    """The entry of torch's table at a wrapper node's index; None where there is none."""
+    """The entry of torch's table for a wrapper node's index; None where there is none."""
     try:
         return getattr(t.kernel_side_table, getter)(index)
     except (AssertionError, KeyError, TypeError):
@@ -339,7 +339,7 @@ _kernel_at, _constants_at = partial(_from_table, "get_kernel"), partial(_from_ta
 
 
 def name_of_kernel(index: Any) -> str:
-    """The name of a kernel in torch's table, looked up through its autotuner."""
+    """The name of a kernel in torch's table, through its autotuner."""
     kernel = _kernel_at(index)
     while kernel is not None and not hasattr(kernel, "src") and hasattr(kernel, "fn"):
         kernel = kernel.fn
@@ -460,7 +460,8 @@ class KernelReader:
 
 
 def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
-    """Runs a kernel's program, once per process. Triton finds the source through linecache, so no file is written."""
+    """Runs a kernel's program, once in a process. Triton finds the source again through linecache, so no file is
+    written."""
     key = hashlib.sha256(f"{record.name}\n{record.program}".encode()).hexdigest()[:16]
     if key in _loaded:
         return _loaded[key]

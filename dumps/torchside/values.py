@@ -67,7 +67,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class ValueWriter:
-    """Encodes values. Call `count` on every value first: alias groups are written only for storages counted more than
+    """Encodes values. Call `count` on every value first: alias groups are written only for storages seen more than
     once."""
 
     def __init__(self, symbols: SymbolWriter) -> None:
@@ -235,7 +235,7 @@ class ValueReader:
         raise RefusedError(where, f"a value of type {record.type} cannot be saved")
 
     def tensor(self, record: TensorValue, where: str) -> Any:
-        """A fake tensor with the recorded dtype, shape, strides, offset, device and alias group."""
+        """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
         if record.inner:
             return self._wrapper(record, where)
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
@@ -325,7 +325,7 @@ class StandIn:
 
 
 def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
-    """Whether a placeholder is an input without a saved form that only the output uses."""
+    """Whether a placeholder is an input without a saved form that only the output mentions."""
     if node.op != "placeholder" or not isinstance(node.value, OpaqueValue) or node.value.type != TRACED:
         return False
     return not any(node.name in references(given(user)) for user in body.nodes if user.op != "output")

@@ -21,7 +21,7 @@ from ..errors import DamagedError, NotRegisteredError
 from . import torch_private as t
 
 MOST_DENSE = 1 << 26
-"""Of a sparse tensor with more elements only the values are compared."""
+"""Of a sparse tensor with more elements than this only the values are compared."""
 
 
 def is_wrapper(value: object) -> bool:
@@ -61,7 +61,7 @@ def whole(value: Any) -> Any:
 
 
 def type_name(value: object) -> str:
-    """The name that a class is saved under."""
+    """The name that a class is saved by."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 

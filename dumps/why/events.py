@@ -1,4 +1,4 @@
-"""Reads journals into the view model: events in order, joined with the graphs of the same journal.
+"""From journals to the view model: events in their order, joined with the graphs of the same journal.
 
 A compile id may occur twice in one process (torch._dynamo.reset restarts the count), so a graph belongs to the last
 frame of that id that began before it. Damaged, missing or unknown fields leave gaps, never an exception.
@@ -353,7 +353,7 @@ def _add_conditions(reasons: Why, run: Run) -> None:
 
 
 def _best(item: Compile) -> GraphLine | None:
-    """The graph whose record to read; None where the journal says that nothing is dynamic."""
+    """The graph to read; none where the journal says that nothing is dynamic."""
     if not item.symbols and any(line.stage == "dynamo" for line in item.graphs):
         return None
     return next((line for stage in _ORDER for line in reversed(item.graphs) if line.stage == stage), None)

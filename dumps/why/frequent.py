@@ -26,7 +26,7 @@ MOST = 10
 
 
 class Cause(msgspec.Struct):
-    """One cause: `kind` is "recompile" or "graph break"; `ids` are its compiles."""
+    """One cause: `kind` is "recompile" or "graph break"; `ids` are compiles."""
 
     kind: str
     text: str

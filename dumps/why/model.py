@@ -70,7 +70,7 @@ class Symbol(msgspec.Struct):
 
 
 class DDPPart(msgspec.Struct):
-    """One part of a graph that DDP's optimizer split, and the graphs compiled from it."""
+    """One part of a graph that DDP's optimizer cut, and the graphs compiled from it."""
 
     number: int
     of: int
@@ -145,7 +145,7 @@ class Function(msgspec.Struct):
 
     @property
     def place(self) -> str:
-        """The function's line in the program; empty for torch's wrapper around a module of a library."""
+        """Its line in the program; empty for torch's wrapper around a module of a library."""
         return "" if self.file.endswith(WRAPPER) else f"{PurePath(self.file).name}:{self.line}"
 
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ..browse.listing import Following
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")
-"""The stages in which a compile ends: the graphs that the inner compiler gets."""
+"""The stages in which a compile ends: the graphs that the inner compiler takes."""
 _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
-"""Statuses, the worst first: a graph of an early stage is compiled and never runs itself."""
+"""Statuses, the worst first: a graph of an early stage is compiled and never runs by itself."""
 
 
 class Compiled(msgspec.Struct):
@@ -57,7 +57,7 @@ class Compiled(msgspec.Struct):
 
     @property
     def main(self) -> ListedGraph:
-        """The graph that represents the compile: one that failed or hangs, else the first of its final graphs."""
+        """The graph that stands for the compile: one that failed or hangs, else the first of its final graphs."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         flying = [row for row in self.rows if row.status in IN_FLIGHT]
         return nearest_error(bad or flying[-1:] or self.rows)
@@ -112,7 +112,7 @@ class Compiled(msgspec.Struct):
 
 
 def nearest_error(bad: Sequence[ListedGraph]) -> ListedGraph:
-    """The graph to look at of several that failed together: the one nearest to the error."""
+    """The graph to look at of several that failed together: the nearest to the error."""
     return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
 
 
@@ -186,7 +186,7 @@ def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
 
 
 def document(reasons: Why) -> list[dict[str, Any]]:
-    """The value of "why" in the JSON document: one object per process."""
+    """The value of "why" in the JSON document: one object for each process."""
     return [
         {**msgspec.to_builtins(process), "causes": msgspec.to_builtins(frequent.causes(process))}
         for process in reasons.processes

@@ -112,7 +112,7 @@ def render(reasons: Why, width: int = WIDTH, *, whole: bool = True) -> str:
 
 
 def of_compile(function: Function, item: Compile, width: int) -> str:
-    """Why one compile exists: only its own lines, with the graph break before it."""
+    """Why one compile exists: its own lines alone, with the graph break before it."""
     lines = ProcessText(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
     first, *rest = [line.removeprefix(" " * _SET_IN) for line in lines]
     return "\n".join([first.strip().removeprefix(f"{item.id}  "), *rest])
@@ -169,7 +169,7 @@ class ProcessText:
         self.add(0, text)
 
     def place(self, place: ProgramLine | None, function: Function | None = None) -> str:
-        """A place as `line 12` inside the function's own file, else as `file:12`."""
+        """The place as `line 12` inside the function's own file, else `file:12`."""
         if place is None:
             return "an unknown line"
         if function is not None and place.file == function.file:
@@ -342,7 +342,7 @@ class ProcessText:
                 self.lines.append(f"           {plain(broken.link)}")
 
     def _path(self, function: Function, broken: Break) -> str:
-        """The frames from the function's own line to the line that broke, with the code there."""
+        """The frames from the function's own line to the line that broke, and the code there."""
         frames = [frame for frame in broken.stack if not wording.of_torch(frame.file)] or broken.stack
         if not frames:
             return f"{function.name}, line unknown"

@@ -61,8 +61,8 @@ def keep_steady(run: Run, steady: Mapping[str, Steady]) -> None:
 
 
 def of_run(run: Run) -> list[CompileTime]:
-    """The compiles of a run that produced graphs, the longest first."""
-    from .. import why  # imported late: hardly ever needed
+    """The compiles of a run that gave graphs, the longest first."""
+    from .. import why  # late: hardly ever needed
 
     steady = taken(FILE, run, Steady)
     times: list[CompileTime] = []
@@ -110,8 +110,8 @@ def of_run(run: Run) -> list[CompileTime]:
 
 
 def function_of(run: Run, name: str) -> str:
-    """The function that a graph was compiled from, with its line ("step, train.py:7"); empty where the journals do not
-    say."""
+    """The function that a graph was compiled from, with its line ("step, train.py:7"); empty where journals do not
+    tell."""
     compiled = name.rpartition("/")[0]
     return next((timing.function for timing in of_run(run) if timing.id.rpartition("/")[0] == compiled), "")
 

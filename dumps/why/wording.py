@@ -125,7 +125,7 @@ def failed(item: Guard) -> str:
 
 
 def present(item: Guard) -> str:
-    """The present value of what a guard checks, as text; empty when unknown."""
+    """The present value of what the guard checks, as text; empty when unknown."""
     sized = _MISMATCH.match(item.text)
     return sized["now"] if sized else ", ".join(map(shown, item.now.values()))
 
@@ -191,7 +191,7 @@ _NEW_SIZES = re.compile(r"Cache miss due to \d+ changed tensor shapes \(total of
 def captured(reason: str, node_of_size: dict[str, Any]) -> str:
     """Why compiled autograd captured a backward, and what became dynamic; empty for the first backward.
 
-    `node_of_size`: a size in the reason -> the autograd node that it belongs to.
+    `node_of_size`: size in the reason -> the autograd node that it belongs to.
     """
     new_node = _NEW_NODE.search(reason)
     if new_node:
