@@ -196,8 +196,8 @@ class Checker:
             self.argument(arg, f"{place}, {key}", _no_reference)
 
     def ambient(self, ambient: Ambient) -> None:
-        """Checks the global state: devices, dtypes and the precision are known words, the number of threads is in
-        range."""
+        """Checks the global state: devices have the form of a device, dtypes and the precision are known words, the
+        number of threads is in range."""
         for device, dtype in ambient.autocast.items():
             self.name(device, "ambient, autocast", DEVICE, "a device")
             self.one_of(dtype, "ambient, autocast", _FLOATS)

@@ -129,7 +129,7 @@ class GraphDiff:
 
     @property
     def verdict(self) -> Literal["same", "settings", "differs"]:
-        """differs: some nodes do; settings: only settings do; same: nothing does."""
+        """differs: some nodes differ; settings: only settings differ; same: neither does."""
         return "differs" if self.departures else "settings" if self.also else "same"
 
     @property

@@ -81,7 +81,7 @@ class Compiled(msgspec.Struct):
 
     @property
     def seconds(self) -> float | None:
-        """The compile time."""
+        """The compile time in seconds."""
         whole = [row.seconds for row in self.rows if "backward" not in row.stage and row.seconds is not None]
         later = [row.seconds for row in self.rows if row.stage == "backward" and row.seconds is not None]
         return max(whole, default=0.0) + sum(later) if whole or later else None
