@@ -1,4 +1,4 @@
-"""The columns of a node table: which there are, how a cell reads, which fit into a width and how wide each is.
+"""The columns of a node table: their cells, which of them fit into a width, and the width of each.
 
 Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
@@ -27,7 +27,8 @@ STRIDED = "!"
 
 
 class Column(NamedTuple):
-    """`cut`: where a text that is too long loses its letters. `drop`: the columns with the highest go first (0: never).
+    """`cut`: where a text that is too long is cut. `drop`: columns with the highest number are dropped first (0:
+    never).
 
     `least` and `most` are widths in letters; `seen`: present once a replay has recorded values.
     """
@@ -66,12 +67,12 @@ COLUMNS = (
 )
 BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
 ALSO = {"#": "index", "target": "op", "line": "file", "code": "file", "size": "bytes", "number": "index"}
-"""Other names that people type."""
+"""Other names of columns that people type -> the column's key."""
 
 SAMPLE = 500
-"""Widths are found on this many nodes all over the graph."""
+"""Widths are computed from a sample of so many nodes, spread over the graph."""
 ENOUGH = 0.97
-"""A column is as wide as this part of its texts needs; the longest ones are cut."""
+"""A column is wide enough for this share of its texts; longer ones are cut."""
 
 
 def named(words: str) -> tuple[Column, ...]:
@@ -108,7 +109,7 @@ def usual(view: GraphView) -> tuple[Column, ...]:
 
 
 class Widths(dict[str, int]):
-    """Column -> how wide it wants to be. `whole`: where there is room for everything."""
+    """Column -> its wanted width. `whole`: the width at which no text is cut."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +117,7 @@ class Widths(dict[str, int]):
 
 
 def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths:
-    """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
+    """The wanted width of each column, from a sample of the nodes from `start` on: folded inputs need no room."""
     count = len(view)
     sample = range(start, count, max(1, count // SAMPLE))
     found_widths = Widths()
@@ -134,13 +135,14 @@ def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths
 GAP = 2
 ROOMY_OP = 18
 ROOMY = {"op": ROOMY_OP, "shape": 16}
-"""An op and a shape of so many letters are worth more than further columns behind the type."""
+"""Columns that get so many letters before later columns are kept."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
-"""Columns that share what is left of the width, in turn."""
+"""Columns that share the rest of the width, in turn."""
 
 
 def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> list[tuple[Column, int]]:
-    """The columns that fit, each with its width: some give way first, then long texts are cut, names last of all."""
+    """The columns that fit, each with its width: first columns are dropped, then long texts are cut, names last of
+    all."""
     kept = [column for column in columns if column.key in wide]
     least = {
         column.key: wide[column.key] if column.right else min(wide[column.key], max(column.least, len(column.title)))
@@ -194,7 +196,7 @@ def brief(view: GraphView, key: str, index: int) -> str:
 
 
 _SPACES = ("torch.", "operator.", "_operator.", "math.")
-"""Namespaces of functions that are known without them."""
+"""Namespaces that are left out before well-known functions."""
 
 
 def number_text(number: float | None) -> str:
@@ -203,7 +205,7 @@ def number_text(number: float | None) -> str:
 
 
 def op_text(view: GraphView, index: int) -> str:
-    """The target of a call (without ".default"), the kind of any other node."""
+    """The target of a call (without ".default"); for any other node its op."""
     op, target = view.op(index), view.target(index)
     if op == "call_function":
         return plain(target.removesuffix(".default"))

@@ -1,5 +1,5 @@
-"""What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other
-runs.
+"""Graphs that a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph
+of other runs.
 
 Reads journals only. Opens no graph.
 
@@ -27,7 +27,7 @@ _MOST_RUNS = 40
 
 
 class Other(msgspec.Struct):
-    """A graph to compare with: its name for commands, and in words what it is to this one."""
+    """A graph to compare with: its name for commands, and its relation to this graph in words."""
 
     graph: str
     kind: Kind
@@ -37,8 +37,8 @@ class Other(msgspec.Struct):
 
 
 def others(graph: SavedGraph, run_name: str) -> list[Other]:
-    """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs
-    beside it that cannot be read are left out."""
+    """The candidates, the likeliest first; none for a case folder. `run_name` is the user's name for the run.
+    Neighbouring runs that cannot be read are left out."""
     if graph.run is None:
         return []
     candidates = [
@@ -51,7 +51,7 @@ def others(graph: SavedGraph, run_name: str) -> list[Other]:
 
 
 def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
-    """How a graph of the same run relates to this one."""
+    """The relation of a graph of the same run to this graph; None where they have none."""
     compiled, _, stage = row.local.partition("/")
     mine, _, my_stage = graph.local_id.partition("/")
     if row.process != graph.process:
@@ -87,6 +87,6 @@ def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
 
 
 def by_seq_nr(stage_a: str, stage_b: str) -> bool:
-    """Whether two stages are forward and backward of each other, and so are joined by seq_nr."""
+    """Whether two stages are a forward and its backward, to be joined by seq_nr."""
     sides = {next((name for name in _PARTNERS if stage.endswith(name)), stage) for stage in (stage_a, stage_b)}
     return sides == {"forward", "backward"}

@@ -1,7 +1,7 @@
 """A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
 nothing.
 
-Also: A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
+Also: the comparison as plain data, which `--json` prints and the text is written from.
 
 >>> from graphdbg.dumps.diff.view import graph_view
 >>> print(details(graph_view(diff(saved, run.graph("0_1/forward")), "0_0/forward", "0_1/forward")))
@@ -31,7 +31,7 @@ _MAX_NAMES = 40
 
 
 class NodeView(msgspec.Struct):
-    """One node of one of the graphs; `line` and `code` are the user's. `call` is the node as Python would write it."""
+    """One node of one of the graphs; `line` and `code` are the user's. `call` is the node in Python's notation."""
 
     name: str
     index: int
@@ -49,11 +49,11 @@ class NodeView(msgspec.Struct):
 
 
 class DepartureView(msgspec.Struct):
-    """One departure. `a` and `b` are its first nodes; of a graph that has none of it, `near_a` or `near_b` goes on
-    without.
+    """One departure. `a` and `b` are its first nodes; where a graph has none, `near_a` or `near_b` is the nearest node
+    that it does have.
 
-    `follows` is the name of the node that the origin departs with; `followers` counts the nodes that follow from this
-    one; `times` is how many departures are like this one (same targets, same change), of which this is the first.
+    `follows`: the first node of the departure that caused this one; `followers`: the number of nodes that follow from
+    this one; `times`: the number of departures with the same targets and change, of which this is the first.
     """
 
     kind: str
@@ -72,9 +72,9 @@ class DepartureView(msgspec.Struct):
 
 
 class GraphView(msgspec.Struct):
-    """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them
-    (`sorts`), up to a dozen, or every departure when that was asked for. `id` is what both are called in their runs,
-    where that is the same.
+    """One pair of graphs. `own`: the number of departures that follow from no other; `departures`: the first of each
+    sort of them (`sorts`), up to a dozen, or every departure if requested. `id`: the name of both graphs in their runs,
+    if equal.
     """
 
     a: str | None
@@ -102,7 +102,7 @@ class GraphView(msgspec.Struct):
 
 
 def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphView:
-    """The comparison as data; with `everything`, each departure and not just the first that follow from nothing."""
+    """The comparison as data; with `everything` all departures, not just the first ones that follow from no other."""
     own = [departure for departure in comparison.departures if departure.follows is None]
     sorts: dict[Hashable, list[Departure]] = {}
     for departure in sorted(own, key=comparison.keeps_numbers):
@@ -137,7 +137,7 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
 
 
 def _sort(comparison: GraphDiff, departure: Departure) -> Hashable:
-    """The sort of a departure: the same targets and the same changes are one sort."""
+    """A key that is equal for departures with the same targets and the same changes."""
     changed = tuple((change.aspect, change.place, change.a, change.b) for change in departure.changes)
     return departure.kind, comparison.targets(departure), changed
 
@@ -163,7 +163,7 @@ def _departure(comparison: GraphDiff, departure: Departure, followers: int, time
 
 
 def _near(facts: NodeColumns, other: NodeColumns, partners: list[int], places: list[int]) -> NodeView | None:
-    """The node of the other graph that shows a lonely one's absence: the partner of a user of it, else of an input."""
+    """The node of the other graph next to the missing one: the partner of a user, else of an input."""
     for place in reversed(places):
         for user, _ in facts.users[place]:
             if partners[user] >= 0 and facts.nodes[user].op != "output":
@@ -291,7 +291,7 @@ _STYLES = {"first departure": "bold", "  A": "red", "  B": "green", "  -> ": "bo
 
 
 def _styled(lines: list[str]) -> list[str]:
-    """The lines with colours for a terminal, which are switched off as everywhere (NO_COLOR)."""
+    """The lines with colours for a terminal, unless NO_COLOR is set."""
     from rich.text import Text
 
     style, shown = "", list[str]()
@@ -414,7 +414,7 @@ def _headline(view: GraphView) -> str:
 
 
 def summary(views: Sequence[GraphView]) -> str:
-    """How many pairs have each verdict."""
+    """A sentence with the number of pairs for each verdict."""
     words = {
         "same": "the same",
         "differs": "differ",
