@@ -32,9 +32,9 @@ from ..verdicts.verdict import DECIDED
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGE = 1e150
-"""Squares of numbers beyond it, or below its inverse, leave the range of float64."""
+"""Numbers beyond this, or below its inverse, have squares outside the range of float64."""
 FAR = 2**63 - 1
-"""The ulp distance of a NaN from a number."""
+"""The ulp distance between a NaN and a number."""
 
 
 class Distance(NamedTuple):
@@ -136,7 +136,7 @@ def rms(values: torch.Tensor) -> torch.Tensor:
 
 SIGNED_ZERO = "signed zero"
 ROUNDING = "rounding"
-"""Details of an accuracy failure that is no wrong number by size: see `signed_zero` and `comparing.left_out`."""
+"""Details of accuracy failures that the size of an error does not show: see `signed_zero` and `comparing.left_out`."""
 
 
 class Difference(NamedTuple):
@@ -162,8 +162,8 @@ def is_float(value: object) -> bool:
 
 
 class Noise(NamedTuple):
-    """What rounding alone may do to one result: so many `flips` of elements that are discrete or not finite, and
-    `apart`, how far it may move each float (float64, of the result's shape; None: not at all)."""
+    """What rounding alone may do to one result. `flips`: how many discrete or non-finite elements it may change;
+    `apart`: how far it may move each float (float64, in the result's shape; None: not at all)."""
 
     flips: int = 0
     apart: torch.Tensor | None = None
@@ -171,7 +171,7 @@ class Noise(NamedTuple):
 
 QUIET = Noise()
 Noises = Callable[[int], Noise]
-"""Of each result, by its place."""
+"""Place of a result -> its noise."""
 
 _NAMES = ("finite", "nan", "inf", "-inf")
 
@@ -179,8 +179,8 @@ _NAMES = ("finite", "nan", "inf", "-inf")
 def not_finite(
     index: int, truth: Any, want: Any, have: Any, noise: Noises = lambda output: QUIET, rounding: bool = False
 ) -> Difference | None:
-    """The first difference in what is finite, NaN or infinite. `noise`: how many elements rounding decides; with
-    `rounding` such a difference is returned, too.
+    """The first difference in which elements are finite, NaN or infinite. `noise`: how many elements rounding may
+    decide; `rounding`: whether a difference that it explains is returned, too.
 
     A NaN or Inf where eager is finite is always reported. Where eager itself is not finite (NaN, +Inf, -Inf) another
     value is wrong if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is
@@ -220,7 +220,7 @@ def not_finite(
 
 
 def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> torch.Tensor:
-    """Where the value, moved as far as rounding may move it, leaves the range of the dtype."""
+    """A mask of values that may leave the dtype's range, when moved as far as rounding may move them."""
     if not is_float(truth) or truth.shape != want.shape:
         return torch.zeros_like(want, dtype=torch.bool)
     size = wide(truth).abs() + (0.0 if apart is None else apart.to("cpu"))
@@ -229,7 +229,7 @@ def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> to
 
 
 def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
-    """The difference in zeros whose sign is not eager's, where float64 has eager's."""
+    """The first zero whose sign differs from eager's, where float64 agrees with eager."""
     if not all(is_float(tensor) and not tensor.is_complex() for tensor in (truth, want, have)):
         return None
     if not want.shape == have.shape == truth.shape or not want.numel() or want.element_size() == 1:
@@ -256,7 +256,7 @@ def classes(values: torch.Tensor) -> torch.Tensor:
 
 
 LAMBDA = 8.0
-"""The bound then fails with probability at most 2k exp(-32): 3e-8 for a million terms."""
+"""Lambda of `rounding_bound`: the bound then fails with probability at most 2k exp(-32), 3e-8 for a million terms."""
 
 TOLERANCE: dict[torch.dtype, float] = {
     torch.float64: 1e-10,
@@ -271,14 +271,14 @@ exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4
 keeps float32 between fused operations."""
 
 PACKED_EPS = 0.5
-"""Of numbers with one bit of mantissa, packed two to a byte."""
+"""The eps of numbers with one bit of mantissa, packed two to a byte."""
 
 LOOSE = 0.25
-"""Of a dtype that is not in the table (float8 and narrower)."""
+"""The tolerance of a dtype that is not in the table (float8 and narrower)."""
 
 
 def tolerance(dtype: torch.dtype, length: int = 1) -> float:
-    """The relative RMS error that is not called wrong after a reduction of so many terms."""
+    """The relative RMS error that is never called wrong after a reduction of `length` terms."""
     return max(TOLERANCE.get(dtype, LOOSE), rounding_bound(dtype, length))
 
 
@@ -368,7 +368,7 @@ def output_grains(gm: fx.GraphModule) -> list[float]:
 
 
 def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -> list[Any]:
-    """For each flat output the largest of `own` among what it is computed from; `least` where nothing is known."""
+    """For each flat output, the largest value of `own` among its ancestors; `least` where nothing is known."""
     largest: dict[str, Any] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
