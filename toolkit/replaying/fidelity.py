@@ -76,7 +76,7 @@ class CompiledArtifacts:
         self.code.append(code_lines(text))  # "" for a graph without kernels
 
     def compare(self, outcome: Outcome | None = None) -> str | None:
-        """"same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.
+        """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.
 
         `outcome`: of the replay. Where its compile failed, the graphs compiled until then are compared, if any.
         """
