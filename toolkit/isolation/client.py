@@ -304,7 +304,7 @@ class _Process:
 
 
 class ForkServer:
-    """A lazily started fork server; a context manager, and closed at exit in any case.
+    """A fork server, started when first needed; a context manager, and closed at exit in any case.
 
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end).
     `threads`: for each child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no

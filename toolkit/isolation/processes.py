@@ -61,7 +61,7 @@ def started(pid: int) -> int | None:
 
 
 def held_bytes(pid: int) -> int:
-    """Resident memory that is no mapped file; 0 when the process is gone."""
+    """Bytes of resident memory, without mapped files; 0 when the process is gone."""
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))) * 1024
@@ -254,14 +254,15 @@ PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdb
 
 
 def make(prefix: str) -> tuple[Path, int]:
-    """A fresh folder and the descriptor that holds it; `prefix` is one of PREFIXES. Removes left-over folders first."""
+    """Makes a temporary folder; returns it and the descriptor that holds it. `prefix`: one of PREFIXES. Removes
+    left-over folders first."""
     assert prefix in PREFIXES
     remove_left_over()
     return temporary.held(prefix)
 
 
 def owned(prefix: str) -> AbstractContextManager[Path]:
-    """A fresh folder that goes at the end of the block, or soon after this process is killed."""
+    """Yields a temporary folder, removed at the end of the block, or soon after this process is killed."""
     assert prefix in PREFIXES
     remove_left_over()
     return temporary.folder(prefix, remove)

@@ -72,8 +72,8 @@ class StageRow(msgspec.Struct):
 
 
 class KernelRow(msgspec.Struct):
-    """One call of a kernel. Nodes in the order of the graph; `lines` are the user's; `estimated`: sizes are hints of
-    symbols.
+    """One call of a kernel. `nodes`: in the order of the graph; `lines`: the user's; `estimated`: whether sizes are
+    hints of symbols.
 
     `bytes_read` counts each buffer from outside once, `bytes_written` each that is needed outside. `flops`: of library
     calls by their shapes, of loops one for each arithmetic operation of the body and element. `intensity` is FLOPs by
@@ -124,7 +124,7 @@ class CompiledRow(msgspec.Struct):
 
 
 class BufferRow(msgspec.Struct):
-    """One buffer that lowering made. `size` as it prints; `nodes` are those that it was made of."""
+    """One buffer that lowering made. `size`: as it prints; `nodes`: those that it was made from."""
 
     name: str
     kind: str
@@ -146,7 +146,7 @@ class PartRow(msgspec.Struct):
 
 
 class CompileFailure(msgspec.Struct):
-    """How a compile ended before its end. `nodes` and `lines`: graph nodes behind it and where they were written."""
+    """How a compile failed. `nodes`, `lines`: the graph nodes behind the failure, and where they were written."""
 
     stage: str
     type: str

@@ -1,5 +1,5 @@
-"""Runs an fx graph eagerly, node by node, the way every other rung is judged against; copies of inputs (aliasing,
-strides, offsets, requires_grad) and of graphs (metadata, subgraphs) that lose nothing that matters.
+"""Runs an fx graph eagerly, node by node, as the reference for every other rung; copies inputs (with aliasing, strides,
+offsets, requires_grad) and graphs (with metadata, subgraphs).
 
 Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory
 that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one

@@ -1,4 +1,4 @@
-"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were
+"""Executes a graph once and gives a flat list of results: outputs, gradients where there are any, and inputs that were
 changed in place.
 
 The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
@@ -216,7 +216,7 @@ def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[list[int]]:
 
 
 def _memory(value: Any) -> int:
-    """Where the memory of a plain tensor begins; 0 for what has none."""
+    """The address of a plain tensor's memory; 0 where it has none."""
     plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and value.numel() > 0
     return value.untyped_storage().data_ptr() if plain else 0
 

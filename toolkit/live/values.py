@@ -1,5 +1,5 @@
 # pyright: basic
-"""The values of one eager run of a graph, kept so that any node can be cut out and replaced by what it computed.
+"""The values of one eager run of a graph, kept so that any node can be cut out and replaced by its recorded value.
 
 A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written,
 the values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.

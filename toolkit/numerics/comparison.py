@@ -83,12 +83,12 @@ def compare(
     signed: int | None = None,
     every_size: bool = False,
 ) -> Difference | None:
-    """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
-    promised. `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains
-    is returned, too, with that detail, where nothing else differs. `lengths`: the longest reduction behind each output,
-    where known. `grains`: the largest eps on the way to each output (see `output_grains`); results beyond them have the
-    largest of all. `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
-    `every_size`: strides of dimensions of size 1 count, too.
+    """Returns the worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
+    promised; `noise`: what rounding may do to an output; `rounding`: outputs for which also a difference that rounding
+    explains is returned, with that detail, where nothing else differs; `lengths`: the longest reduction behind each
+    output, where known; `grains`: the largest eps on the way to each output (see `output_grains`; later results have
+    the largest of all); `signed`: for how many outputs, counted from the first, the signs of zeros are compared (None:
+    for all); `every_size`: compare strides of dimensions of size 1, too.
 
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`), but of sums; last
     strides: values that are wrong lie in another order, too.
@@ -283,7 +283,7 @@ def _errors(
 
 
 def _all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
-    """The values in float64, at the elements that are finite in all of them."""
+    """The given values in float64, at the elements that are finite in all of them."""
     wider = [wide(tensor) for tensor in values]
     finite = torch.isfinite(torch.stack(wider)).all(0)
     return wider if bool(finite.all()) else [tensor[finite] for tensor in wider]

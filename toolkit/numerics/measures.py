@@ -121,7 +121,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def testable(values: torch.Tensor) -> torch.Tensor:
-    """The values in a dtype that torch can ask for NaN and infinities: it cannot ask all dtypes of 8 bits."""
+    """The values in a dtype for which torch has isnan and isinf: not all 8-bit dtypes have them."""
     return values.float() if values.element_size() == 1 else values
 
 
@@ -155,7 +155,7 @@ class Difference(NamedTuple):
 
 
 def is_float(value: object) -> bool:
-    """Whether a value is a dense tensor of floating-point or complex numbers that can be computed with."""
+    """Whether a value is a dense tensor of floating-point or complex numbers that torch can compute with."""
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED or value.is_meta:
         return False
     return value.is_floating_point() or value.is_complex()
@@ -308,7 +308,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 
 def summed_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which kernels add up terms of a dtype: its own, and float32 for anything narrower than that."""
+    """The dtype in which kernels add up terms of a dtype: the same, but float32 for any narrower one."""
     narrow = dtype.is_floating_point and dtype not in (torch.float32, torch.float64)
     return torch.float32 if narrow else dtype
 
@@ -329,7 +329,8 @@ _CONVOLUTION = words("""
 
 
 def reduction_length(node: fx.Node) -> int:
-    """How many terms go into one element of this node's value: 1 for what reduces nothing or is not known."""
+    """How many terms are reduced into one element of a node's value: 1 where nothing is reduced, or the length is
+    unknown."""
     name = base_name(node)
     shapes = [shape for arg in node.all_input_nodes for shape in shapes_of(arg)]
     if not shapes:
@@ -354,12 +355,12 @@ def terms(node: fx.Node) -> int:
 
 
 def output_lengths(gm: fx.GraphModule) -> list[int]:
-    """For each flat output the longest reduction among what it is computed from."""
+    """For each flat output, the longest reduction among its ancestors."""
     return _on_the_way(gm, lambda node: reduction_length(node) if node.op in ("call_function", "call_method") else 1, 1)
 
 
 def output_grains(gm: fx.GraphModule) -> list[float]:
-    """For each flat output the largest eps of a floating-point value that is computed on the way to it; 0 where nothing
+    """For each flat output, the largest eps among the floating-point values that it is computed from; 0 where nothing
     is known.
 
     A float32 result behind a region in bfloat16 is as good as bfloat16.
@@ -399,7 +400,7 @@ def base_name(node: fx.Node) -> str:
 
 
 def shapes_of(node: fx.Node) -> list[tuple[int, ...]]:
-    """The shapes of what a node gives, symbolic sizes at their hints."""
+    """The shapes of a node's results, with symbolic sizes at their hints."""
     return [tuple(number(size) for size in tensor.shape) for tensor in _tensors(node)]
 
 

@@ -1,4 +1,4 @@
-"""What a recording leaves out to stay within what was asked: `--only`, `--keep`, `--max-disk`, `--after-step`.
+"""Limits what a recording keeps, as `--only`, `--keep`, `--max-disk` and `--after-step` ask.
 
 How much disk the run takes is kept by each process for itself and read by the others: `<process>/disk.txt` holds one
 number. The unit is a compile (all stages under one compile name). Old compiles are dropped first; one that failed, or
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 LeftOut = Callable[[str, str], None]
 
 KEEP_BYTES = 1 << 16
-"""Room that graphs leave free for the end of the journal and for what a failure has to say."""
+"""Bytes kept free of graphs, for the end of the journal and for the report of a failure."""
 
 DISK_FILE = "disk.txt"
 
 _STAYING = frozenset({"failed", "compiling", "running"})
-"""The last events of graphs that are not dropped."""
+"""A graph whose last event is one of these is not dropped."""
 
 
 class Disk:
@@ -99,7 +99,7 @@ class Budget:
         self.writer: ProcessWriter | None = None
         self.gone: set[str] = set()
         self._compiles: dict[str, dict[str, str]] = {}
-        """Compile -> its graphs that are on disk, with their last event."""
+        """Compile -> its graphs on disk -> the last event of each."""
         self._lock = threading.RLock()
 
     def attach(self, writer: ProcessWriter) -> None:

@@ -239,7 +239,7 @@ class Holder:
             steps.watch(self.trouble.step_ended)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold:
-        """The hold of one compiled callable; `graphs` are the (id, stage) that it is the compiled form of."""
+        """Returns the Hold of a callable compiled from `graphs` (id, stage)."""
         hold = Hold(self, graphs, record)
         self.holds[hold.member] = hold
         return hold

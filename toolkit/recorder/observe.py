@@ -1,4 +1,4 @@
-"""The first real run of a compiled graph: what its inputs were, that it ran, or how it failed.
+"""Watches the first real run of a compiled graph: records its inputs, and whether it ran or how it failed.
 
 Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made
 it:
@@ -113,7 +113,7 @@ def keep_inputs(
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:
-    """Watches the first run of what the inner compiler returned; returns what is to be returned instead of it."""
+    """Watches the first run of the inner compiler's result; returns the object to pass on in its place."""
     graphs = [graph for graph in graphs if not graph.watched]
     if not graphs:
         return compiled

@@ -45,8 +45,8 @@ _ATTEMPTS = 100
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, the system and the packages that matter; an imported torch gives its own version, since it
-    may be a local build, and the processor."""
+    """Versions of Python, the system and the packages that matter, and the processor. An imported torch is asked
+    itself, since it may be a local build."""
     known = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:

@@ -117,7 +117,7 @@ def _home(value: Any) -> Any:
 
 
 def unsaved_lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each of these notes, over all processes of a run."""
+    """A sentence for each of these notes about unsaved settings, over all processes of a run."""
     sentences = dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note)
     return _first(sentences, lambda more: f"{more} more that cannot be saved; each replay lists its own")
 

@@ -1,4 +1,4 @@
-"""One graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
+"""Runs one graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
 
 Stops at the first rung that fails, unless asked to go on: what is wrong below is wrong above. `torchscript` is not
 below Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.

@@ -111,8 +111,8 @@ class RunTriage(msgspec.Struct):
 
 
 def rank(row: GraphRow) -> tuple[Any, ...]:
-    """Failures first, crashes before wrong numbers by size; then what is right by its error over eager's, and by
-    whether it was compiled as in the run.
+    """Sort key: failures first, crashes before wrong numbers, by size; then right graphs by their error over eager's,
+    and by whether they were compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
     return verdict_words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")

@@ -121,8 +121,7 @@ def architecture(capability: int) -> str:
 
 
 def assembled(ptx: str, capability: int) -> str:
-    """What ptxas, the one that Triton brings, reports of PTX text. Raises EnvironmentLackError where it cannot be
-    run."""
+    """The report of ptxas (the one that Triton ships) on PTX text. Raises EnvironmentLackError where it cannot run."""
     from triton.backends.nvidia import compiler
 
     with tempfile.TemporaryDirectory(prefix="graphdbg-ptxas-") as folder:

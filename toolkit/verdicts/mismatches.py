@@ -118,7 +118,7 @@ def merged(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
 
 
 def origins(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
-    """The findings in which something about their own node is wrong."""
+    """The findings about their own node, not inherited ones."""
     return [finding for finding in findings if finding.origin]
 
 
@@ -166,7 +166,7 @@ class MetadataMismatch(AssertionError):
 
     @property
     def detail(self) -> str:
-        """The property that the first origin has wrong: by which two failures of this kind are the same."""
+        """The wrong property of the first origin: two failures of this kind with the same property are the same."""
         roots = origins(self.findings)
         return roots[0].own[0].property if roots else ""
 

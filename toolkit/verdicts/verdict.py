@@ -228,13 +228,13 @@ WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on several: the one to look at first; without any, that nothing was judged."""
+    """The verdict to look at first among several; "not judged" where there are none."""
     return min(verdicts, key=lambda verdict: WORST.index(verdict.verdict), default=cannot_tell("nothing was judged"))
 
 
 def read(plain: Any) -> Verdict | None:
-    """The record that `plain` or, among other keys, `flat` was made from; None for None. Raises msgspec.ValidationError
-    for anything else.
+    """The record from the output of `plain`, or of `flat` with other keys; None for None. Raises
+    msgspec.ValidationError for anything else.
     """
     if isinstance(plain, dict) and plain.get("verdict") == SKIPPED:
         plain = {**plain, "verdict": "cannot_tell"}

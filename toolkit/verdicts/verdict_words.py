@@ -217,7 +217,7 @@ def where_text(record: Verdict) -> str:
 
 
 def text(record: Verdict) -> str:
-    """A verdict as `replay` says it, with its reason."""
+    """A verdict with its reason, as `replay` prints it."""
     if record.verdict == "ok" or record.detail == WHOLE:
         return record.reason or "ok"
     if record.skipped:
@@ -226,7 +226,7 @@ def text(record: Verdict) -> str:
 
 
 def query_words(said: str) -> QueryWords:
-    """The words of what a query said; its own where there are none."""
+    """The words for the result of a query; for an unknown result, the result itself."""
     return QUERIES.get(said) or QueryWords(said, said)
 
 

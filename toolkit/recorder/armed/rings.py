@@ -68,7 +68,7 @@ class Recovered(NamedTuple):
 
 
 def fresh() -> Path:
-    """A path for this process's ring, not made yet. Raises GraphdbgError where none can be."""
+    """A path for this process's ring, which does not exist yet. Raises GraphdbgError where none can be created."""
     folder = trust.place().parent / trust.RINGS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return free_path(str(folder / f"{os.getpid()}"))
@@ -85,7 +85,7 @@ def recovered() -> list[Recovered]:
 
 
 def report() -> None:
-    """Reports what `recovered` made, and what to do with it."""
+    """Reports the runs that `recovered` made, and what to do with them."""
     for run in recovered():
         name = summary.shown_path(run.run)
         who = run.command or "a process"

@@ -152,7 +152,7 @@ class Endless(RuntimeError):
 
 
 class Builder(InterpreterBuilder):
-    """One method per operation, named as Triton's own. Handles hold NumPy arrays; coded floats hold bits."""
+    """One method per operation, named as in Triton. Handles hold NumPy arrays; values of coded float types are bits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -336,7 +336,7 @@ class Builder(InterpreterBuilder):
 
 
 class _Results(list):
-    """The results of an instruction in the form that the language expects."""
+    """Holds an instruction's results in the form that the language expects."""
 
     def get_result(self, index: int) -> Any:
         return self[index]

@@ -42,7 +42,7 @@ from .builder import BUILDER, Endless
 from .memory import KernelMistake
 
 MARK = "x_grid_barrier"
-"""Inductor's name for the wait; a kernel that holds it is cooperative."""
+"""Inductor's name for a barrier between programs; a kernel whose source has it is cooperative."""
 
 
 class Programs:
