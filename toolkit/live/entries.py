@@ -156,7 +156,7 @@ def patterns_without_device() -> Iterator[None]:
     """Makes Inductor trace its joint patterns on the CPU: by default it traces them on the inputs' device, which may be
     absent.
 
-    Nothing public says where.; a torch without that function traces them as it does.
+    There is no public way; a torch without that function traces them as it does.
     """
     usual = t.optional("joint_lazy_init")
     with contextlib.nullcontext() if usual is None else t.swapped("joint_lazy_init", lambda *_: usual()):
@@ -262,7 +262,7 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
 def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
     """Dynamo's graph after Dynamo's last step: regions that are called only once are inlined.
 
-    There is no public call.; 2.11 does no such thing.
+    There is no public call; 2.11 has no such step.
     """
     for setting in ("inline_invoke_subgraph", "inline_single_use_invoke_subgraph"):
         if getattr(t.dynamo_config, setting, False):

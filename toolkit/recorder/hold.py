@@ -239,7 +239,7 @@ class Holder:
             steps.watch(self.trouble.step_ended)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold:
-        """Returns the Hold of a callable compiled from `graphs` (id, stage)."""
+        """Creates the Hold of a callable compiled from `graphs` (id, stage)."""
         hold = Hold(self, graphs, record)
         self.holds[hold.member] = hold
         return hold

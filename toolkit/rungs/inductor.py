@@ -110,7 +110,7 @@ def enter(
             gm = joint(gm, fakes, mode)
         if "user_visible_output_idxs" not in gm.graph.output_node().meta:
             set_visible(gm)
-    passed = spec.stage.startswith("post_grad")  # its joint passes have already run
+    passed = spec.stage.startswith("post_grad")  # its post-grad passes have already run
     with t.inductor_config.patch(use_post_grad_passes=False) if passed else nullcontext():
         return flat(compile_one(gm, fakes, mode, {**kwargs, **spec.compile_kwargs})[0])
 

@@ -132,7 +132,7 @@ def _rewritten(function: Any) -> Any:
     definition.decorator_list = []
     definition.returns = None
     for argument in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs):
-        argument.annotation = None  # type annotations may not be importable at run time
+        argument.annotation = None  # names in annotations may not exist at run time
     definition.args.defaults, definition.args.kw_defaults = [], [None] * len(definition.args.kwonlyargs)
     body = _Meaning().visit(definition)
     ast.increment_lineno(body, first - 1)
