@@ -1,7 +1,8 @@
-"""What runs graphs: the fork server, a compile of three nodes in a child of it, and a picture that is really drawn.
+"""Checks of what runs graphs: the fork server, a compile of three nodes in its child, and a picture that is really
+drawn.
 
-Also: the packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a
-row as well.
+Also: checks of the packages that graphdbg uses: each is imported in a process of its own, so that a crash or hang
+becomes a row as well.
 
 Each has a time limit, and its end is reported.
 
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class HealthCheck:
-    """What was looked for, whether it works, whether dump, ls and show cannot do without it, what was seen, what to do.
+    """The result of a check: its name, whether it works, whether dump, ls and show need it, what was found, and how to
+    fix it.
 
-    `needed_by` names what does not work where it is missing, `without` what does without.
+    `needed_by`: what does not work when it is missing; `without`: what works nevertheless.
     """
 
     name: str
@@ -60,7 +62,7 @@ class HealthCheck:
 
 
 class Seen(NamedTuple):
-    """What a check saw: a `HealthCheck` but for its name. `essential`: whether what it lacks is all that is
+    """The result of a check without its name. `essential`: False where an essential check lacks only a part that is not
     essential."""
 
     ok: bool
@@ -72,7 +74,8 @@ class Seen(NamedTuple):
 
 
 def row(name: str, *, essential: bool) -> Callable[[Callable[[], Seen]], Callable[[], HealthCheck]]:
-    """Makes a row of that name of what a check saw, and of whatever it raises: a broken package may raise anything."""
+    """Decorates a check: its result, or any exception (a broken package may raise anything), becomes a row of that
+    name."""
 
     def decorated(check: Callable[[], Seen]) -> Callable[[], HealthCheck]:
         @functools.wraps(check)
@@ -81,7 +84,7 @@ def row(name: str, *, essential: bool) -> Callable[[Callable[[], Seen]], Callabl
                 seen = check()
             except ImportError as error:
                 seen = Seen(False, f"not asked: {flat(error)}")
-            except Exception as error:  # noqa: BLE001  said in the row
+            except Exception as error:  # noqa: BLE001  shown in the row
                 seen = Seen(False, f"cannot be asked: {type(error).__name__}: {flat(error)}")
             advice = seen.fix, seen.needed_by, seen.without
             return HealthCheck(name, seen.ok, essential and seen.essential, seen.found, *advice)
@@ -97,7 +100,7 @@ _OTHERS = "all other commands"
 
 
 class Package(NamedTuple):
-    """A package by its name on PyPI and its module: what needs it, and what does without."""
+    """A package by its PyPI name and its module: what needs it, and what works without it."""
 
     name: str
     module: str
@@ -165,7 +168,7 @@ os._exit(0)
 
 
 def packages() -> list[HealthCheck]:
-    """A row for each package, in the order of PACKAGES; then what is declared and is not among them."""
+    """A row for each package, in the order of PACKAGES, then for declared packages that are not listed there."""
     known = {package.name for package in PACKAGES}
     more = [name for name in declared() if name not in known]
     others = (Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more)
@@ -179,7 +182,7 @@ def declared() -> list[str]:
     need."""
     try:
         wanted = importlib.metadata.requires("graphdbg") or []
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed: PACKAGES has them all
+    except importlib.metadata.PackageNotFoundError:  # not installed but run from a checkout: PACKAGES is complete
         return []
     lines = [line for line in wanted if not re.search(r"extra\s*==\s*['\"]dev['\"]", line)]
     names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower() for line in lines]
@@ -223,7 +226,7 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     ok, state = seen
     fix, without = package.fix or f"pip install {package.name}", package.without
-    # others try to import it too: torch cannot be imported with a broken numpy, but with none
+    # other packages import it, too: torch works without numpy, but not with a broken one
     if not ok and state != _ABSENT:
         remedy = f"repair it, or remove it: {without} work without it" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
@@ -237,10 +240,10 @@ WITHOUT_INDUCTOR = (
     "ls, show, diff, draw, check, kernel, compile --until schedule and --target, and the rungs eager, nop, debug_nop, "
     "decomposed, torchscript, lazy and triton_interpret"
 )
-"""Seen by running each of them with no compiler on PATH."""
+"""Determined by running each of them with no compiler on PATH."""
 
 TRIED = ((2, 11), (2, 15))
-"""The first and the last release of torch that graphdbg was made for."""
+"""The first and the last release of torch that graphdbg supports."""
 
 
 @row("python", essential=True)
@@ -335,7 +338,7 @@ def cache_folder() -> Seen:
         return Seen(False, f"{home}: {error.strerror or error}", fix, "", "all commands")
     try:
         kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries]
-    except GraphdbgError:  # it is a link, which --clean says
+    except GraphdbgError:  # a link: --clean reports it
         kinds = []
     seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
     held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
@@ -359,7 +362,7 @@ FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
 @row("recorder hooks", essential=True)
 def hooks() -> Seen:
     """Looks up each private name of the recorder's table, and says what is not recorded without it."""
-    import torch  # noqa: F401  without it no name is lost, there is none
+    import torch  # noqa: F401  without torch no name counts as missing
 
     from ..torch_private.names import HOOKS
 
@@ -492,7 +495,7 @@ def _compiled(answer: Answer) -> str:
 
 
 def _trouble(answer: Answer) -> str:
-    """What happened to a child that did not answer, in words."""
+    """A description of how a child ended that gave no answer."""
     if answer.status == "timeout":
         return f"had not ended after {answer.seconds:.0f} s"
     if answer.error is not None and answer.status == "exception":

@@ -1,6 +1,6 @@
 # pyright: basic
-"""Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs
-from it.
+"""Compares kernels with eager: whether eager's value is not finite either, and which kernel's buffer departs from it
+first.
 
 For example:
 
@@ -27,14 +27,14 @@ from .tracking import Collected, LaunchPlace, LenientBuilder, checking_builder
 from .watching import Checking, WrapperCall
 
 _SEED = 0
-"""Both draw from it, in the order of the graph."""
+"""Seed for both eager and the wrapper, which draw in the order of the graph."""
 _ROUNDINGS = 64
-"""Of a buffer's own type, by how many its elements may be off beside the largest: kernels round in another order than
-eager."""
+"""How many roundings of a buffer's dtype, relative to its largest element, an element may be off: kernels round in
+another order than eager."""
 
 
 def eager_beside(checking: Checking) -> None:
-    """Records for each NaN and infinity that arose whether eager has it, too; then the kernel is not at fault."""
+    """Records for each new NaN and infinity whether eager has it, too; then the kernel is not at fault."""
     known: dict[str, torch.Tensor] = {}
     for run in checking.runs if checking.born else ():
         if run.wrapper is not None:
@@ -54,8 +54,8 @@ def eager_beside(checking: Checking) -> None:
 def departures(
     session: Interpretation | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
 ) -> list[KernelFault]:
-    """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that
-    departs."""
+    """Runs each wrapper again and compares the kernels' buffers with eager's values of the nodes; returns the first
+    that departs."""
     faults: list[KernelFault] = []
     for run in checking.runs:
         if run.wrapper is None or session is None:
@@ -80,7 +80,7 @@ def departures(
 
 
 class Beside(Observer):
-    """Compares until one departs."""
+    """Compares the buffers of each launch, until one departs."""
 
     def __init__(self, run: WrapperCall, eager: dict[str, torch.Tensor], verdict: str) -> None:
         self.run, self.eager, self.verdict = run, eager, verdict
@@ -119,7 +119,7 @@ class Beside(Observer):
 
 
 class _Stores(AccessWatch):
-    """The last line that stored to each storage."""
+    """Keeps, for each storage, the last line that stored to it."""
 
     def __init__(self, place: LaunchPlace) -> None:
         self.place = place
@@ -137,7 +137,7 @@ def _number(tensor: torch.Tensor, where: list[int]) -> str:
 
 
 def _off(wanted: torch.Tensor, got: torch.Tensor) -> torch.Tensor | None:
-    """Elements that rounding does not explain."""
+    """A mask of the elements that rounding does not explain; None where there are none."""
     if wanted.dtype.is_complex or not wanted.numel():
         return None
     if not wanted.is_floating_point():

@@ -1,4 +1,5 @@
-"""`graphdbg kernel --check`: asks a child, prints, and says with what to exit. Imports neither torch nor Triton.
+"""`graphdbg kernel --check`: runs the check in a child, prints the result, and gives the exit code. Imports neither
+torch nor Triton.
 
 For example:
 
@@ -33,8 +34,8 @@ _WIDTH = 8
 
 
 def shown(saved: SavedGraph, kernel: str | None, how: How, *, as_json: bool) -> int:
-    """Checks a graph's kernels and prints the result; returns 0: nothing was found, 1: something was, 4: it could not
-    be run. Raises EnvironmentLackError without Triton."""
+    """Checks a graph's kernels and prints the result; returns 0: no finding, 1: findings, 4: it could not be run.
+    Raises EnvironmentLackError without Triton."""
     require_interpreter()
     with opened(None) as used:
         checked = check(saved, used, kernel, how)
@@ -47,7 +48,7 @@ def shown(saved: SavedGraph, kernel: str | None, how: How, *, as_json: bool) -> 
 
 
 _ALWAYS = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
-"""What the JSON says though there is none of it."""
+"""JSON fields with the defaults that are always present."""
 
 
 def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def text(checked: Checked, graph: str) -> str:
 
 
 def headline(checked: Checked) -> str:
-    """One line: how much was checked, and whether all is well."""
+    """One line: how much was checked, and the overall result."""
     calls = f"{counted(checked.calls, 'library call')} not checked"
     amount = f"{counted(checked.kernels, 'kernel')}, {counted(checked.launches, 'launch')}, {calls}"
     if checked.cannot:
@@ -142,7 +143,8 @@ def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
 
 
 def _next(fault: KernelFault, graph: str) -> str:
-    """The command that shows the whole kernel: a generated one is written again, a user's is in the dump."""
+    """The command that shows the whole kernel: a generated kernel's source is generated again, a user's is in the
+    dump."""
     if fault.kernel.startswith("triton_"):
         return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {fault.kernel}")
     return f"graphdbg show {graph} --kernel {fault.kernel}"

@@ -1,5 +1,5 @@
-"""In what two ranks of a run are apart: the graph that only one has, the node that differs, the collective that one
-calls alone. Imports no torch.
+"""Describes how two ranks of a run differ: a graph that only one has, a node that differs, a collective that one calls
+alone. Imports no torch.
 
 For example, `apart(run, view, first, other).reason` gives "rank 1 compiled 0_1 of step, train.py:7, and rank 0 did not;
 0:0_0/dynamo calls all_reduce (train.py:10), and 1:0_1/dynamo does not".
@@ -21,7 +21,8 @@ from ..verdicts.verdict import Where
 
 
 class Apart(NamedTuple):
-    """A sentence, its place, the command that shows it; whether one rank calls a collective that the other does not."""
+    """How two ranks differ: a sentence, its place, the command that shows it, and whether one calls a collective that
+    the other does not."""
 
     reason: str
     where: Where
@@ -30,8 +31,8 @@ class Apart(NamedTuple):
 
 
 def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Apart:
-    """What the comparison of a graph of two ranks says, of a graph that only one of them has what became of the other's
-    graphs of that function.
+    """Describes the difference of a graph between two ranks. Where only one rank has the graph, it is compared with the
+    other rank's last graph of that stage and function.
     """
     address = run_address(run)
     command = shlex.join(["graphdbg", "diff", address])
@@ -71,7 +72,7 @@ def _rank(group: GraphGroup) -> str:
 
 
 def _alike(group: GraphGroup, view: GraphView) -> ListedGraph | None:
-    """The last graph of that stage that a rank has of the same function."""
+    """A rank's last graph of the same stage and function."""
     compiled, _, stage = view.id.rpartition(":")[2].partition("/")
     rows = [row for row in group.rows if row.saved and row.local.partition("/")[2] == stage]
     return next((row for row in reversed(rows) if row.local.partition("_")[0] == compiled.partition("_")[0]), None)
