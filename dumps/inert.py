@@ -99,7 +99,7 @@ def record(saved: GraphRecord) -> GraphRecord:
     return msgspec.structs.replace(saved, **fields, strings=[lines(string) for string in saved.strings])
 
 
-class Texts(dict[str, str]):
+class InertTexts(dict[str, str]):
     """Inert text -> the original, for one record, so that a graph is saved again with the user's own words."""
 
     def __call__(self, words: str) -> str:

@@ -16,20 +16,20 @@ from ..dumps.wording import counted
 from .passes import NAMES as PASS_NAMES
 
 
-class Stopped(Exception):
+class SearchStopped(Exception):
     """Ends the search with the best case so far; the message says why. Raised by the engine between queries, never
     inside one."""
 
 
-class Cancelled(Stopped):
+class Cancelled(SearchStopped):
     """The user ends the search; the best case so far is verified and kept."""
 
 
-class Skipped(Exception):
+class SkipAsked(Exception):
     """Ends the current step with the best case so far; the next step follows."""
 
 
-class Restarted(Exception):
+class RestartAsked(Exception):
     """The search goes on from the `number`-th case of its history."""
 
     def __init__(self, number: int) -> None:
@@ -70,9 +70,9 @@ class SearchLimits:
         if self.left(queries) == 0:
             kept = f", {self.reserved} more are for verification" if self.reserved else ""
             queries_run = counted(queries, "query was", "queries were")
-            raise Stopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
+            raise SearchStopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
         if self.late():
-            raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
+            raise SearchStopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
 
 
 FIRST = "switches"

@@ -3,7 +3,7 @@
 Also: `cut` writes nodes of a saved graph as a case of their own, built as the minifier builds its candidates.
 
 Knows the kind of failure that is looked for, not whether a candidate shows it (see `oracle`). `Pace` sets how long a
-candidate may take before it counts as hanging; `Gate` lets a query run alone.
+candidate may take before it counts as hanging; `SharedLock` lets a query run alone.
 
 For example:
 
@@ -30,8 +30,8 @@ from ..dumps.errors import EnvironmentLackError, NoGraphError
 from ..dumps.opening import read_text
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.wording import counted
-from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import PendingTask, Servers, ask, opened, raise_refusal
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.replaying.replay import DEFAULT_LIMIT_S, longer, slowed
 from ..toolkit.rungs import warmth
 from ..toolkit.verdicts.signature import Signature, from_answer
@@ -97,7 +97,7 @@ def seconds_in(stage: str, marks: Sequence[tuple[str, float]], end_s: float) -> 
     return sum(visits) if visits else None
 
 
-class Gate:
+class SharedLock:
     """A lock that many queries hold together or one holds alone; a query that waits to be alone goes before later ones.
 
     With several workers a query may run out of time only because the others take the machine (two kernels on one GPU
@@ -178,7 +178,7 @@ class Querying:
     confirmed: bool = False
     """Whether the final case was seen to hang at the full limit."""
     _cuda: bool = False
-    _gate: Gate = field(default_factory=Gate)
+    _gate: SharedLock = field(default_factory=SharedLock)
     _in_flight: set[PendingTask] = field(default_factory=set[PendingTask])
     _deaths: Counter[str] = field(default_factory=Counter[str])
     """How many workers died, by reason; their queries were asked again."""
@@ -340,7 +340,7 @@ def _slow_seconds(reply: Reply) -> float | None:
 TASK = f"{TASKS}:cut"
 
 
-class Cut(msgspec.Struct):
+class CutCase(msgspec.Struct):
     """A case cut from the graph `of`, written at `case`. `nodes`: how many nodes its graph has, `kept`: how many of
     them were cut out, `came`: the nodes cut out beside the named ones. `inputs`: pairs of a name and "graph" (an input
     of the graph) or "node" (the value of a node). `notes` are sentences."""
@@ -356,7 +356,7 @@ class Cut(msgspec.Struct):
     notes: list[str]
 
 
-def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> Cut:
+def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> CutCase:
     """Writes the named nodes as a case folder at `out`. Raises UsageError where it exists, and where they make no
     graph.
 
@@ -392,7 +392,7 @@ def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, im
     table = case.table
     inputs = [(row.name, "graph" if row.name in there else "node") for row in table.rows() if row.op == "placeholder"]
     outputs = [table.name[place] for row in table.rows() if row.op == "output" for place in row.inputs]
-    return Cut(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
+    return CutCase(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
 
 
 def _must_be_done(reply: Reply, work: Path) -> None:

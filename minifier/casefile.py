@@ -24,15 +24,15 @@ from ..toolkit.verdicts.verdict import Verdict
 MISSED = 0.002
 """Accepted chance that a failing candidate is taken for a passing one."""
 Z = 1.0
-"""Normal quantile of the lower bound (`Rate.low`): 84 % one-sided. A stricter bound costs more in queries than it saves
-in errors."""
+"""Normal quantile of the lower bound (`FailureRate.low`): 84 % one-sided. A stricter bound costs more in queries than it
+saves in errors."""
 MOST = 40
 CALIBRATION = 8
 """Runs of the original from which a rate is taken."""
 
 
 @dataclass(frozen=True)
-class Rate:
+class FailureRate:
     """How many of how many runs of the original failed the same way."""
 
     failing: int
@@ -92,12 +92,12 @@ class CaseFile(msgspec.Struct, kw_only=True):
     options: dict[str, Any] = {}
 
     @property
-    def rate(self) -> Rate | None:
+    def rate(self) -> FailureRate | None:
         """How many of all known runs failed, of the case and of the original; None where none failed."""
         failing, runs = self.verified
         if self.original is not None:
             failing, runs = failing + self.original.failing, runs + self.original.runs
-        return Rate(failing, runs) if failing else None
+        return FailureRate(failing, runs) if failing else None
 
     @property
     def imports(self) -> tuple[str, ...]:

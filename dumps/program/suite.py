@@ -279,7 +279,7 @@ _HEAD = [
 
 
 @dataclass
-class Parts:
+class ProgramParts:
     """The parts of a repro: `imports`; `before`, everything before its inputs; `functions` from there on by name;
     `settings` of modules as (module, name, value); statements of a global `state`; and `compiled`, the compile call as
     an expression.
@@ -294,7 +294,7 @@ class Parts:
     compiled: str = ""
 
 
-def parts_of(program: str) -> Parts:
+def parts_of(program: str) -> ProgramParts:
     """Splits the text of a repro into its parts. Raises CannotExpressError for a text that is no repro, or has no
     compiled function to call."""
     try:
@@ -302,7 +302,7 @@ def parts_of(program: str) -> Parts:
         tree = syntax.parsed(program)
     except SyntaxError as error:
         raise CannotExpressError("the repro is not a Python program", str(error)) from error
-    parts, inside = Parts(program), False
+    parts, inside = ProgramParts(program), False
     for node in tree.body:
         text = ast.get_source_segment(program, node) or ""
         decorators = [ast.get_source_segment(program, child) or "" for child in getattr(node, "decorator_list", [])]
@@ -363,7 +363,7 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
     return None
 
 
-def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
+def _statement(node: ast.stmt, text: str, parts: ProgramParts) -> None:
     """Sorts a statement after the functions into `parts`: a setting, a state, or the compile call; others judge, and
     are dropped."""
     for call in ast.walk(node):
@@ -418,7 +418,7 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, rema
     return "".join(f"{line.rstrip()}\n" for line in "\n".join(text).rstrip().split("\n"))
 
 
-def _imports(parts: Parts, body: str) -> Iterator[str]:
+def _imports(parts: ProgramParts, body: str) -> Iterator[str]:
     """The imports that the test needs, those of the standard library first."""
     plain: list[str] = []
     others: list[str] = []
@@ -436,13 +436,13 @@ def _imports(parts: Parts, body: str) -> Iterator[str]:
     yield from ["", *others] if plain else others
 
 
-def _registering(parts: Parts) -> list[str]:
+def _registering(parts: ProgramParts) -> list[str]:
     """The user's modules that are imported only for what they register."""
     names = [text.removeprefix("import ").partition("  #")[0] for text in parts.imports if text.startswith("import ")]
     return [name.partition(".")[0] for name in names if parts.text.count(f"import {name}  # registers ops")]
 
 
-def _needed(parts: Parts, text: str) -> set[str]:
+def _needed(parts: ProgramParts, text: str) -> set[str]:
     """The functions that a text calls, directly or through others of them."""
     needed: set[str] = set()
     waiting = [text, parts.compiled]
@@ -455,7 +455,7 @@ def _needed(parts: Parts, text: str) -> set[str]:
     return needed
 
 
-def _state(parts: Parts) -> tuple[list[str], list[str]]:
+def _state(parts: ProgramParts) -> tuple[list[str], list[str]]:
     """Settings as decorators, and the global state as statements that are undone after the test."""
     patched: dict[str, list[str]] = {}
     for module, name, value in parts.settings:
@@ -475,7 +475,7 @@ def _state(parts: Parts) -> tuple[list[str], list[str]]:
     return decorators, lines
 
 
-def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
+def _judged(parts: ProgramParts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
     """The statements of the test, and the method that compares, if one is needed."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
@@ -520,7 +520,7 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     return [f"self.common(graph, {parts.compiled})"], common
 
 
-def _called(parts: Parts, function: str) -> str:
+def _called(parts: ProgramParts, function: str) -> str:
     """One run, its results as a list; with gradients where autograd sees the graph."""
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
@@ -536,7 +536,7 @@ def _in_a_child(failure: FailureWords) -> list[str]:
     ]
 
 
-def _of_a_child(parts: Parts) -> list[str]:
+def _of_a_child(parts: ProgramParts) -> list[str]:
     """The function that the child process calls, with its own settings."""
     settings = [f"{module}.{name} = {value}" for module, name, value in parts.settings]
     state = [line for text in parts.state for line in text.splitlines()]

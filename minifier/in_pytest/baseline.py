@@ -46,7 +46,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     kernels: int
 
 
-class Baseline:
+class CountsBaseline:
     """Compares the counts of this run's tests with those of a file. Raises pytest.UsageError for a file that cannot be
     used."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...toolkit.live.case import Live
 
 
-class Work(NamedTuple):
+class PassFunctions(NamedTuple):
     """The functions of a pass. `propose`: rounds of edits of a case, of which the first with an edit not tried yet is
     tried; `apply`: the case with an edit."""
 
@@ -64,12 +64,12 @@ PLAINER = frozenset(name for name, row in PASSES.items() if row.is_plainer)
 """EAGER, NEUTRAL, PLAINER: names of the passes with that property."""
 
 
-def pass_of(name: str) -> Work:
+def pass_of(name: str) -> PassFunctions:
     """The functions of the pass of that name; raises KeyError where there is none."""
     if name not in PASSES:
         raise KeyError(name)
     module = import_module(f".{name}", __name__)
-    return Work(module.propose, module.apply)
+    return PassFunctions(module.propose, module.apply)
 
 
 def edit_words(edit: str) -> str:

@@ -62,7 +62,7 @@ def frames_of(error: BaseException) -> list[str]:
     return [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame in reversed(frames)]
 
 
-class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
+class TaskResult(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
@@ -151,14 +151,14 @@ class PendingTask(ABC):
         return iter(())
 
     @abstractmethod
-    def answer(self, timeout_s: float | None = None) -> Answer:
+    def answer(self, timeout_s: float | None = None) -> TaskResult:
         """Waits for the answer, whatever it is; raises TimeoutError when none has come after `timeout_s`."""
 
     @abstractmethod
     def kill(self) -> None:
         """Kills the query; its answer, "signal", follows soon. No-op where it has ended already."""
 
-    def end(self) -> Answer:
+    def end(self) -> TaskResult:
         """Waits for the answer; raises the task's refusal, if it refused, and EnvironmentLackError where the server
         died."""
         answer = self.answer()
@@ -185,7 +185,7 @@ def ask(
     return server.submit(task, dict(payload), limit_s, stage_limits=stage_limits)
 
 
-def raise_refusal(answer: Answer) -> None:
+def raise_refusal(answer: TaskResult) -> None:
     """Raises the error with which a task refused what the user asked, if that is how it ended."""
     failure = answer.error
     if failure is not None and failure.type.startswith(errors.__name__):

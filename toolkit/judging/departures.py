@@ -30,7 +30,7 @@ SAMPLES = 3
 CHECK = ("nan", "accuracy")
 
 
-class Departure(NamedTuple):
+class WrongValue(NamedTuple):
     """A value that is wrong on right inputs. `name`: its node; `kind`: "accuracy", "nan" or "metadata"; `error`:
     relative."""
 
@@ -44,10 +44,10 @@ class _Seen(NamedTuple):
     truth: torch.Tensor | None
     eager: torch.Tensor
     length: int
-    departure: Departure
+    departure: WrongValue
 
 
-def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
+def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[WrongValue]:
     """Returns, in graph order, those of the known values `got` (node name -> compiled tensor) that are wrong. Changes
     none of its arguments.
 
@@ -61,7 +61,7 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
         length, known = reduction_length(nodes[name]), None if truth is None else [truth]
         difference = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
         if difference is not None:
-            departure = Departure(name, difference.kind, difference.size, difference.text)
+            departure = WrongValue(name, difference.kind, difference.size, difference.text)
             seen[name] = _Seen(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:

@@ -77,7 +77,7 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
         return KINDS[self.kind]
 
 
-class Checked(msgspec.Struct, omit_defaults=True):
+class CheckedKernels(msgspec.Struct, omit_defaults=True):
     """The result of a checked run. `kernels`: how many were checked, of `names`; `findings`: faults; `notes`: findings
     that are no fault by themselves; `unchecked`: sentences on what was not checked; `verdict`: on the results; `wrong`:
     the results are wrong though no kernel was found to be; `cannot`: why the run did not finish."""

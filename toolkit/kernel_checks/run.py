@@ -35,7 +35,7 @@ from ..triton.interpreting.session import Interpretation
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import from_exception
 from ..verdicts.verdict import WHOLE, judged, skipped
-from .findings import Checked
+from .findings import CheckedKernels
 from .tracking import checking_builder
 from .watching import Checking
 from .wrapper import Wrappers
@@ -119,7 +119,7 @@ class CheckedRung(TritonInterpret):
 
 def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
-) -> Checked:
+) -> CheckedKernels:
     """Compiles, interprets and checks a graph's kernels. `kernel`: only that one; `edit(name, source)`: returns another
     source for a kernel; `plain`: also time the plain interpreter. Results are judged as in `replay`; where they depart,
     the first such kernel is blamed."""
@@ -130,7 +130,9 @@ def checked(
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
     if alone:  # kernels can be checked even where eager fails
         outcome = _unjudged(rung, case, seed, outcome)
-    report = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text)
+    report = CheckedKernels(
+        seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text
+    )
     checking = rung.checking
     if checking is None:
         report.cannot = outcome.text

@@ -30,7 +30,7 @@ from ..torch_private import all_replaced
 from ..triton.interpreting._triton import Handle
 from ..triton.interpreting.builder import BUILDER, Builder, is_float, not_finite, numbers
 from ..triton.interpreting.memory import Access, AccessWatch, Memory
-from ..triton.interpreting.session import Launch
+from ..triton.interpreting.session import InterpretedLaunch
 from .findings import KernelFault, UserLine
 
 
@@ -39,7 +39,7 @@ class LaunchPlace:
     """The kernel launch being executed, its FX nodes and user lines. `number`: index of the program instance, in
     execution order."""
 
-    launch: Launch
+    launch: InterpretedLaunch
     nodes: list[str] = field(default_factory=list)
     lines: list[UserLine] = field(default_factory=list)
     node_of: dict[str, str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Collected:
         return fault
 
 
-def argument_of(launch: Launch, access: Access | None, text: str) -> str:
+def argument_of(launch: InterpretedLaunch, access: Access | None, text: str) -> str:
     """The kernel's argument that was accessed: of several in one storage, the one named in the line."""
     if access is None or access.zone is None:
         return ""
@@ -232,7 +232,7 @@ _MOVED = frozenset(
 _LOADS = ("create_load", "create_masked_load", "create_atomic_rmw", "create_atomic_cas")
 
 
-class Event(NamedTuple):
+class KernelEvent(NamedTuple):
     """A birth or an overflow, with its line in the kernel."""
 
     kind: str
@@ -244,7 +244,7 @@ class Tracker(AccessWatch):
 
     def __init__(self, place: LaunchPlace, collected: Collected) -> None:
         self.place, self.collected = place, collected
-        self.events: list[Event] = [Event("", 0)]
+        self.events: list[KernelEvent] = [KernelEvent("", 0)]
         self.found: list[tuple[KernelFault, str]] = []
         self.paused = False
 
@@ -262,7 +262,7 @@ class Tracker(AccessWatch):
                     self._found(event, access, access.live & (reached == number))
         return True
 
-    def _found(self, event: Event, access: Access, lanes: np.ndarray) -> None:
+    def _found(self, event: KernelEvent, access: Access, lanes: np.ndarray) -> None:
         here = self.place.line()
         does = f"the address of line {here}" if event.kind == "overflow" else f"stored by line {here}"
         fault = self.collected.add(event.kind, self.place, access, lanes, line=event.line, detail=does)
@@ -397,7 +397,7 @@ class Tracker(AccessWatch):
         output.events = events
 
     def _event(self, kind: str) -> int:
-        event = Event(kind, self.place.line())
+        event = KernelEvent(kind, self.place.line())
         if event not in self.events:
             self.events.append(event)
         return self.events.index(event)

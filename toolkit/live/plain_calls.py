@@ -23,7 +23,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ...dumps.program.torch_names import INDEX, Plain, Slice, plain_call
+from ...dumps.program.torch_names import INDEX, PlainCall, Slice, plain_call
 from .. import torch_private as t
 from .execution import identical
 
@@ -34,14 +34,14 @@ _UNINITIALISED = ("aten.empty", "aten.new_empty")
 """Name prefixes of operators whose results have a shape but no defined values."""
 
 
-def plain_of(node: fx.Node) -> Plain | None:
+def plain_of(node: fx.Node) -> PlainCall | None:
     """The plain form of a node's call, going by its name and arguments; None where it has none, or already is plain."""
     if node.op != "call_function" or not hasattr(node.target, "_schema"):
         return None
     return plain_call(str(node.target), node.args, node.kwargs)
 
 
-def rewrite(node: fx.Node, plain: Plain) -> None:
+def rewrite(node: fx.Node, plain: PlainCall) -> None:
     """Turns a node into the plain call; its users stay, its recorded origin is dropped."""
     target, args = _applied(plain)
     node.op, node.target = ("call_method" if isinstance(target, str) else "call_function"), target
@@ -90,7 +90,7 @@ def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return form(*given, **plain.kwargs)
 
 
-def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
+def _applied(plain: PlainCall) -> tuple[Any, tuple[Any, ...]]:
     """The function, or method name, of a plain call, with its arguments."""
     if plain.call == INDEX:
         parts = tuple(slice(*argument) if isinstance(argument, Slice) else argument for argument in plain.args[1:])

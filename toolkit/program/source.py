@@ -43,7 +43,7 @@ from ...dumps import syntax
 from .. import torch_private as t
 from ..live.execution import same_bits
 from .reach import NAMESPACES, class_state, is_library, slots_of
-from .start import Start
+from .start import StartState
 
 _FOLLOWED = (
     "torch.distributions",
@@ -86,7 +86,7 @@ class Source:
         self.spaces: dict[str, tuple[dict[str, Any], str]] = {}
         self.homes: set[str] = set()
         self.tensors: dict[str, torch.Tensor] = {}
-        self.start: Start | None = None
+        self.start: StartState | None = None
         self.touched: set[Any] = set()
         self._defined: dict[str, Any] = {}
         self._names: dict[int, str] = {}
@@ -106,7 +106,7 @@ class Source:
         self.left_out = ""
         """The first attribute or global that was left out, since it has no text."""
 
-    def begin(self, start: Start, touched: set[Any]) -> None:
+    def begin(self, start: StartState, touched: set[Any]) -> None:
         """Begins a call: every value is examined again. `touched`: ids of objects, and names of globals, that the calls
         themselves change."""
         self.lines, self._done, self._changed, self.start = [], set(), set(), start

@@ -45,7 +45,7 @@ class NotCopied(Exception):
     """The reason why a state cannot be copied."""
 
 
-class Start:
+class StartState:
     """A copy of the state of everything that was reached."""
 
     def __init__(self, reached: Reached) -> None:

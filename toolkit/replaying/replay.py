@@ -35,7 +35,7 @@ from ...dumps.reading import read_bytes, stored
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...dumps.written import put_at, taken_at
-from ..isolation import Answer, ForkServer, Servers, ask, opened
+from ..isolation import ForkServer, Servers, TaskResult, ask, opened
 from ..live.how import DEFAULT_LIMIT_S, How
 from ..live.process_groups import peers
 from ..live.rung import LADDER
@@ -45,7 +45,7 @@ from ..verdicts.identity import known_id
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.mismatches import TORCHS
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import HOOKS, WITHOUT, Pass, not_applied, of_the_run, passes, registered, without_passes
+from ..verdicts.own_passes import HOOKS, WITHOUT, OwnPass, not_applied, of_the_run, passes, registered, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .checked import of_operator
@@ -298,7 +298,7 @@ def replay(
     return outcome
 
 
-def outcome_of(answer: Answer, rung: str) -> Outcome:
+def outcome_of(answer: TaskResult, rung: str) -> Outcome:
     """The outcome of an isolated judgement, whatever ended its process."""
     if answer.status == "done":
         outcome = msgspec.convert(answer.value, Outcome)
@@ -381,7 +381,7 @@ def own_pass(
     rung: str,
     how: How,
     server: ForkServer | None = None,
-    users: Sequence[Pass] | None = None,
+    users: Sequence[OwnPass] | None = None,
 ) -> Verdict:
     """The verdict on a failure under a rung, with the user's code at fault where the graph is right without it: a pass
     (other imports stay), or a decomposition (no imports). Takes one more replay, only for graphs with such code.
@@ -399,6 +399,6 @@ def own_pass(
     return of_the_run(msgspec.structs.replace(verdict, reason=reason), users[0])
 
 
-def own(saved: SavedGraph) -> list[Pass]:
+def own(saved: SavedGraph) -> list[OwnPass]:
     """The user's passes in a graph's compile; where there are none, the user's decompositions and lowerings."""
     return passes(saved, all=True) or registered(saved)

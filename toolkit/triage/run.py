@@ -54,7 +54,7 @@ LEVELS = (
 _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 
 
-class Candidate(NamedTuple):
+class CompileLevels(NamedTuple):
     """One compile: its graphs level by level, widest first. `same_as`: the id of an earlier, equal graph."""
 
     levels: list[list[SavedGraph]]
@@ -66,13 +66,13 @@ class Candidate(NamedTuple):
         return self.levels[0][0]
 
 
-def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
+def candidates(run: Run, first: Collection[str]) -> list[CompileLevels]:
     """A Candidate for each compile with saved graphs; those with a graph in `first` in front."""
     groups: dict[Any, list[SavedGraph]] = {}
     for graph in run.graphs():
         if graph.status != "skipped":
             groups.setdefault(compile_of(graph), []).append(graph)
-    listed: list[Candidate] = []
+    listed: list[CompileLevels] = []
     known: dict[str, str] = {}
     for group in sorted(groups.values(), key=lambda group: not any(graph.id in first for graph in group)):
         levels = [level for stages in LEVELS if (level := [graph for graph in group if graph.stage in stages])]
@@ -80,7 +80,7 @@ def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
             continue
         key = _fingerprint(levels[0])
         same_as = known.get(key, "")
-        listed.append(Candidate(levels, same_as))
+        listed.append(CompileLevels(levels, same_as))
         if key and not same_as:
             known[key] = levels[0][0].id
     return listed
@@ -251,7 +251,7 @@ class _Work:
             if fired.get((row.process, row.local)) == "nan" and row.saved and row.id not in judged:
                 self.rows.append(self.judge(self.run.graph(row.id)))
 
-    def _parted(self, candidate: Candidate, share: float) -> bool:
+    def _parted(self, candidate: CompileLevels, share: float) -> bool:
         """Whether a recorded stage differs from the one before; that is then the verdict, and nothing is compiled. Not
         asked of a compile in progress when its process was ended from outside: it may hang."""
         ended = [end.process.name for end in deaths.endings(self.run.processes) if end.signal in _FROM_OUTSIDE]
@@ -274,7 +274,7 @@ class _Work:
                 return [judged]
         return []
 
-    def _same(self, candidate: Candidate) -> bool:
+    def _same(self, candidate: CompileLevels) -> bool:
         """Whether an equal graph was judged, whose verdict is taken over; not where that compile's stages differed,
         since this one's need not."""
         known = next((row for row in self.rows if row.id == candidate.same_as), None)
@@ -283,7 +283,7 @@ class _Work:
             self.rows.append(self._row(candidate.graph, RungResult(self.rung, verdict)))
         return known is not None
 
-    def _candidate(self, candidate: Candidate, share: float) -> None:
+    def _candidate(self, candidate: CompileLevels, share: float) -> None:
         for graphs in candidate.levels:
             rows = [self.judge(graph, share) for graph in graphs]
             self.rows += rows

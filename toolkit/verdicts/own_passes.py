@@ -38,7 +38,7 @@ MOST = 20
 """How many graphs are searched for user code that the run needs."""
 
 
-class Pass(NamedTuple):
+class OwnPass(NamedTuple):
     """A pass of the user's: the setting that holds it, its name, and where it was written."""
 
     hook: str
@@ -58,7 +58,7 @@ class Pass(NamedTuple):
         return Path(self.file).name + (f":{self.line}" if self.line else "") if self.file else ""
 
 
-def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
+def passes(after: SavedGraph, *, all: bool = False) -> list[OwnPass]:
     """The user's passes that ran just before this graph was recorded, in the order of their settings; `all`: all those
     of its compile."""
     stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
@@ -67,7 +67,7 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
     return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
 
 
-def registered(saved: SavedGraph) -> list[Pass]:
+def registered(saved: SavedGraph) -> list[OwnPass]:
     """The user's own decompositions and lowerings of torch's operators, from the journal; also the user's backend,
     where the graph was not compiled by Inductor."""
     kinds = (DECOMPOSITION, LOWERING) if _of_inductor(saved) else (DECOMPOSITION, LOWERING, BACKEND)
@@ -85,19 +85,19 @@ def not_applied(hook: str) -> str:
     return f"{hook} of the run is not applied"
 
 
-def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> Pass | None:
+def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> OwnPass | None:
     """The user's first decomposition or lowering (`kind`) for one of these operators ("aten.gelu_backward.default")."""
     wanted = {f"{kind}{operator}" for operator in operators}
     return next((known for known in registered(saved) if known.hook in wanted), None)
 
 
-def of_the_run(verdict: Verdict, own: Pass) -> Verdict:
+def of_the_run(verdict: Verdict, own: OwnPass) -> Verdict:
     """The verdict, with something that the run itself registered at fault."""
     where = Where(own.name, verdict.where.graph if verdict.where else "", own.place, own.hook)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
 
-def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
+def _named(after: SavedGraph, hook: str, value: Any) -> OwnPass:
     """The pass that a setting holds, from the journal or the recorded definitions."""
     said = str(value)
     notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
@@ -106,15 +106,15 @@ def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
         return _noted(hook, notes[-1])
     known = next((candidate for candidate in after.record.definitions if f"inductor.{hook}" in candidate.values), None)
     if known is None:
-        return Pass(hook, "a pass")
-    return Pass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
+        return OwnPass(hook, "a pass")
+    return OwnPass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
 
 
-def _noted(hook: str, note: Mapping[str, Any]) -> Pass:
+def _noted(hook: str, note: Mapping[str, Any]) -> OwnPass:
     """The pass that a note of the recorder describes."""
     module = str(note.get("module") or "")
     name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
-    return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
+    return OwnPass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
 
 
 def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
@@ -147,13 +147,13 @@ def _not_judged(saved: SavedGraph, without: str, flags: str) -> Verdict:
     return cannot_tell(f"right, but {without}", WITHOUT).then(again)
 
 
-def still_to_run(saved: SavedGraph) -> list[Pass]:
+def still_to_run(saved: SavedGraph) -> list[OwnPass]:
     """The user's passes that run only after the stage of this graph."""
     stage_of = {hook: stage for stage, hooks in HOOKS.items() for hook in hooks}
     return [own for own in passes(saved, all=True) if _place(stage_of[own.hook]) > _place(saved.stage)]
 
 
-def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
+def dropped_words(saved: SavedGraph, lost: Sequence[OwnPass]) -> tuple[str, str]:
     """A phrase that these passes were left out and what brings them back; and the command-line flags that do."""
     how = flags_for(saved, lost)
     text = " and ".join(dropped.text for dropped in lost)
@@ -161,7 +161,7 @@ def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
     return f"without the run's own pass {text}, {only}", how
 
 
-def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
+def flags_for(saved: SavedGraph, lost: Sequence[OwnPass]) -> str:
     """The command-line flags that bring these passes back: `--trust` where their source is recorded, else `--import`;
     "" where only the program itself has them."""
     mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]

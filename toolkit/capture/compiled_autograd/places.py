@@ -89,7 +89,7 @@ class TapePlaces:
         return TapePlace(place.node, hook, place.stack, place.seq_nr) if hook else place
 
 
-class Calls:
+class HookCalls:
     """Collects the hooks that the engine calls while this is entered, also those that run no operator, and the
     callbacks at the end of the backward.
 
@@ -102,7 +102,7 @@ class Calls:
         self._places = places
         self._on = False
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> HookCalls:
         self._on = sys.getprofile() is None and not at_work()
         if self._on:
             sys.setprofile(self._called)

@@ -63,7 +63,7 @@ _CLASS = re.compile(r"^(\s*class )<[^>]*>", re.MULTILINE)
 
 
 @dataclass
-class GraphText:
+class GraphOfTrace:
     """A parsed graph: its body, and the texts that its nodes refer to."""
 
     body: GraphBody
@@ -92,12 +92,12 @@ def parsed(text: str, what: str = "its text") -> ast.Module:
         raise DamagedError(what, f"it is not Python ({type(error).__name__})") from error
 
 
-def parse(text: str) -> GraphText:
+def parse(text: str) -> GraphOfTrace:
     """The graph of the first class with a forward. Raises UnreadableError with the line that cannot be taken."""
     tree, lines = parsed(text), text.splitlines()
     for statement in ast.walk(tree):
         if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
-            graph = GraphText(GraphBody([]))
+            graph = GraphOfTrace(GraphBody([]))
             try:
                 graph.body = _Reader(lines, graph.strings).body(statement)
             except RecursionError as error:
@@ -429,7 +429,7 @@ class Runnable:
     """The content of an fx_graph_runnable: its graph as written, without values; settings; layouts of the inputs by
     placeholder name; hints of symbols."""
 
-    graph: GraphText
+    graph: GraphOfTrace
     config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
     inputs: dict[str, Value] = field(default_factory=dict[str, Value])
     hints: dict[str, int] = field(default_factory=dict[str, int])

@@ -71,7 +71,7 @@ class Allowance:
         self._left -= seconds
 
 
-class Seen(NamedTuple):
+class TensorStates(NamedTuple):
     """State of one call's tensors before the call: version counters (-1: none), addresses, and fingerprints if there
     was time. All empty where there was no time at all."""
 
@@ -82,7 +82,7 @@ class Seen(NamedTuple):
     @classmethod
     def of(
         cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str
-    ) -> Seen:
+    ) -> TensorStates:
         """Looks at the tensors that `pick` selects from the inputs. `key`: the name under which the check's time is
         budgeted."""
         if not allowance.may(key):
@@ -121,7 +121,7 @@ class Seen(NamedTuple):
         return ""
 
 
-NOT_SEEN = Seen((), ())
+NOT_SEEN = TensorStates((), ())
 """The value where there was no time to look."""
 
 
@@ -192,7 +192,7 @@ class Newest(NamedTuple):
     inputs: tuple[Any, ...]
     model: tuple[Any, ...]
     activations: tuple[Any, ...] | None
-    seen: Seen
+    seen: TensorStates
     states: list[tuple[str, Any]]
     producers: tuple[Any, ...]
 
@@ -321,7 +321,7 @@ class ArmedGraph:
         if self.first is None and not self._meets(inputs):
             return False
         try:
-            seen = Seen.of(self._tensors, inputs, calls.allowance, self.local)
+            seen = TensorStates.of(self._tensors, inputs, calls.allowance, self.local)
             if self.small is not None:
                 self.small.copy(self, inputs)
             activations = producers = ()
@@ -425,7 +425,7 @@ class ArmedGraph:
         values = self.values(newest)
         if any(values[place] is None for place in self.tensors):
             return
-        after = Seen.of(self._tensors, values, self.calls.allowance, "")
+        after = TensorStates.of(self._tensors, values, self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
         versions = zip(self.tensors, newest.seen.versions, after.versions, strict=True)
