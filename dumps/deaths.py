@@ -29,7 +29,7 @@ _MOST = 12
 _SAME_MOMENT_S = 0.05
 
 
-class Ending(msgspec.Struct):
+class ProcessEnding(msgspec.Struct):
     """How one process ended. `behind_s` is how long before `leader`'s last event its own last was (None: it has the
     last)."""
 
@@ -59,7 +59,7 @@ class Ending(msgspec.Struct):
         }
 
 
-def endings(processes: Sequence[Process]) -> list[Ending]:
+def endings(processes: Sequence[Process]) -> list[ProcessEnding]:
     """One Ending per process, in the given order; each is compared with the processes of the same restart of the
     job."""
     leaders: dict[int, Process] = {}
@@ -102,7 +102,7 @@ def ended_badly(processes: Sequence[Process]) -> bool:
     return any(ending.status in ("failed", "killed", "died") for ending in endings(processes))
 
 
-def _ending(process: Process, leader: Process | None) -> Ending:
+def _ending(process: Process, leader: Process | None) -> ProcessEnding:
     code, name = None, None
     if process.exit is not None:
         code, name = (process.exit.code, None) if process.exit.code >= 0 else (None, signal_name(-process.exit.code))
@@ -117,14 +117,14 @@ def _ending(process: Process, leader: Process | None) -> Ending:
     behind = None
     if leader is not None and leader is not process and process.last is not None:
         behind = round(_moment(leader.last) - process.last.time, 3)
-    return Ending(process, status, code, name, leader, behind)
+    return ProcessEnding(process, status, code, name, leader, behind)
 
 
 def _moment(event: Event | None) -> float:
     return event.time if event is not None else 0.0
 
 
-def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = False) -> str:
+def sentence(ending: ProcessEnding, processes: Sequence[Process], *, with_host: bool = False) -> str:
     """One line about a process that did not end well."""
     process = ending.process
     facts = [f"pid {process.record.pid}"] if process.rank is not None else []
@@ -143,7 +143,7 @@ def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = 
     return who + " " + how + _last(ending, processes)
 
 
-def _last(ending: Ending, processes: Sequence[Process]) -> str:
+def _last(ending: ProcessEnding, processes: Sequence[Process]) -> str:
     last = ending.process.last
     if last is None:
         return ", before its first graph"

@@ -36,7 +36,7 @@ MAX_DIGITS = 400
 MAX_BITS = 4_096
 
 
-class Name(msgspec.Struct, frozen=True):
+class SymbolName(msgspec.Struct, frozen=True):
     """A symbol, or one of CONSTANTS."""
 
     name: str
@@ -50,7 +50,7 @@ class Apply(msgspec.Struct, frozen=True):
     args: tuple[Expr, ...]
 
 
-Expr = int | float | bool | Name | Apply
+Expr = int | float | bool | SymbolName | Apply
 
 CONSTANTS: dict[str, float] = {
     "oo": math.inf,
@@ -154,7 +154,7 @@ class _Parser:
             case ast.Name(id="true" | "false" as name):
                 return name == "true"
             case ast.Name(id=name):
-                return Name(name)
+                return SymbolName(name)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.expression(operand, depth + 1)
             case ast.UnaryOp(op=op, operand=operand):
@@ -207,7 +207,7 @@ class _Parser:
 def symbols(expr: Expr | str) -> set[str]:
     """The names of the symbols in an expression."""
     expr = parse(expr) if isinstance(expr, str) else expr
-    if isinstance(expr, Name):
+    if isinstance(expr, SymbolName):
         return set() if expr.name in CONSTANTS else {expr.name}
     if isinstance(expr, Apply):
         return {name for arg in expr.args for name in symbols(arg)}
@@ -232,7 +232,7 @@ def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int 
 
 
 def _value(expr: Expr, values: Mapping[str, int | float | bool]) -> Any:
-    if isinstance(expr, Name):
+    if isinstance(expr, SymbolName):
         number = values.get(expr.name, CONSTANTS.get(expr.name))
         if number is None:
             raise ExpressionError("cannot evaluate an expression", f"the symbol {expr.name!r} has no known value")

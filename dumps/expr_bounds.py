@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from .errors import RefusedError
-from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Expr, Name
+from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Expr, SymbolName
 
 MAX_TERMS = 1024
 """The most terms that a result may expand to."""
@@ -59,7 +59,7 @@ class Size(NamedTuple):
 def check(tree: Expr, numbers: Mapping[str, float | None] | None = None) -> Size:
     """The bound of an expression, whose symbols have these numbers; raises RefusedError where an operation passes a
     limit."""
-    if isinstance(tree, Name):
+    if isinstance(tree, SymbolName):
         number = CONSTANTS.get(tree.name, (numbers or {}).get(tree.name))
         names = frozenset((tree.name,))
         known = Size(_SYMBOL_BITS, open=True) if number is None else _number(number)

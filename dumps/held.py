@@ -54,7 +54,7 @@ class HeldRecord(Record, kw_only=True):
     generators: list[tuple[str, int, int]] = []
 
 
-class Held(NamedTuple):
+class HeldContents(NamedTuple):
     """The contents of a held file."""
 
     execution: int
@@ -113,7 +113,7 @@ class HeldFile:
             _remove(path)
 
 
-def read(path: Path, *, live: bool = False) -> Held:
+def read(path: Path, *, live: bool = False) -> HeldContents:
     """Reads a held file; `live`: of a process that may still write to it. Raises UnreadableError when it is torn or
     damaged."""
     what = f"cannot read the last inputs in {path}"
@@ -139,7 +139,7 @@ def read(path: Path, *, live: bool = False) -> Held:
         raise DamagedError(what, "an input refers to a storage that is missing")
     if _head(mapped, what) != head:
         raise UnreadableError(what, "the recorded process is overwriting them", "try again")
-    return Held(execution, record.inputs, storages, generators)
+    return HeldContents(execution, record.inputs, storages, generators)
 
 
 def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
@@ -154,7 +154,7 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
     return execution, start, size
 
 
-def settled(held: Held, put: Callable[[Bytes], str]) -> InputsRecord:
+def settled(held: HeldContents, put: Callable[[Bytes], str]) -> InputsRecord:
     """The inputs, with the names that `put` gave their storages."""
     names = [put(data) for data in held.storages]
     inputs = [_named(item, names) for item in held.inputs.inputs]

@@ -98,7 +98,7 @@ def record(saved: GraphRecord) -> GraphRecord:
     return msgspec.structs.replace(saved, **fields, strings=[lines(string) for string in saved.strings])
 
 
-class Texts(dict[str, str]):
+class InertTexts(dict[str, str]):
     """Inert texts of one record -> what they were, so that a graph is saved again with the user's own words."""
 
     def __call__(self, words: str) -> str:

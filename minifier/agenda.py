@@ -17,20 +17,20 @@ from ..dumps.wording import counted
 from .passes import NAMES as PASS_NAMES
 
 
-class Stopped(Exception):
+class SearchStopped(Exception):
     """The search ends here with what it has; the text says why. Raised by the engine between queries, never inside
     one."""
 
 
-class Cancelled(Stopped):
+class Cancelled(SearchStopped):
     """The user has had enough; what was found is verified and kept."""
 
 
-class Skipped(Exception):
+class SkipAsked(Exception):
     """The step that runs ends here, with the best case so far; the next one follows."""
 
 
-class Restarted(Exception):
+class RestartAsked(Exception):
     """The search goes on from the `number`-th case of its history."""
 
     def __init__(self, number: int) -> None:
@@ -71,9 +71,9 @@ class SearchLimits:
         if self.left(queries) == 0:
             kept = f", {self.reserved} more are for verification" if self.reserved else ""
             queries_run = counted(queries, "query was", "queries were")
-            raise Stopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
+            raise SearchStopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
         if self.late():
-            raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
+            raise SearchStopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
 
 
 FIRST = "switches"

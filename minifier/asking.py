@@ -5,7 +5,7 @@ Also: nodes of a saved graph as a case of their own: by the means with which the
 Imports no torch.
 
 Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take
-before it counts as hanging (`Pace`), and which queries must run alone (`Gate`).
+before it counts as hanging (`Pace`), and which queries must run alone (`SharedLock`).
 
 For example:
 
@@ -32,8 +32,8 @@ from ..dumps.errors import EnvironmentLackError, NoGraphError
 from ..dumps.opening import read_text
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.wording import counted
-from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import PendingTask, Servers, ask, opened, raise_refusal
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.replaying.replay import DEFAULT_LIMIT_S, longer, slowed
 from ..toolkit.rungs import warmth
 from ..toolkit.verdicts.signature import Signature, from_answer
@@ -98,7 +98,7 @@ def seconds_in(stage: str, marks: Sequence[tuple[str, float]], end_s: float) -> 
     return sum(visits) if visits else None
 
 
-class Gate:
+class SharedLock:
     """Many may be inside together, or one alone; who wants to be alone goes before those who come later.
 
     With several workers a query may run out of time only because the others take the machine (two kernels on one GPU
@@ -180,7 +180,7 @@ class Querying:
     confirmed: bool = False
     """Whether what the search ended on hangs at the full limit."""
     _cuda: bool = False
-    _gate: Gate = field(default_factory=Gate)
+    _gate: SharedLock = field(default_factory=SharedLock)
     _in_flight: set[PendingTask] = field(default_factory=set[PendingTask])
     _deaths: Counter[str] = field(default_factory=Counter[str])
     """Workers that died, and so were asked again, by why."""
@@ -340,7 +340,7 @@ def _slow_seconds(reply: Reply) -> float | None:
 TASK = f"{TASKS}:cut"
 
 
-class Cut(msgspec.Struct):
+class CutCase(msgspec.Struct):
     """The case at `case`. `nodes`: all of its graph, `kept` those of them that were cut out, `came` what came with
     those that were named. `inputs`: each with "graph" (an input of the graph) or "node" (its value); `notes` are
     sentences."""
@@ -356,7 +356,7 @@ class Cut(msgspec.Struct):
     notes: list[str]
 
 
-def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> Cut:
+def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> CutCase:
     """Writes the named nodes as a case folder at `out`. Raises UsageError where it exists, and where they make no
     graph.
 
@@ -391,7 +391,7 @@ def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, im
     table = case.table
     inputs = [(row.name, "graph" if row.name in there else "node") for row in table.rows() if row.op == "placeholder"]
     outputs = [table.name[place] for row in table.rows() if row.op == "output" for place in row.inputs]
-    return Cut(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
+    return CutCase(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
 
 
 def _must_be_done(reply: Reply, work: Path) -> None:

@@ -31,7 +31,7 @@ CALIBRATION = 8
 
 
 @dataclass(frozen=True)
-class Rate:
+class FailureRate:
     """How many of how many runs of the original failed the same way."""
 
     failing: int
@@ -91,12 +91,12 @@ class CaseFile(msgspec.Struct, kw_only=True):
     options: dict[str, Any] = {}
 
     @property
-    def rate(self) -> Rate | None:
+    def rate(self) -> FailureRate | None:
         """How often it fails in all runs that are known; None where none is."""
         failing, runs = self.verified
         if self.original is not None:
             failing, runs = failing + self.original.failing, runs + self.original.runs
-        return Rate(failing, runs) if failing else None
+        return FailureRate(failing, runs) if failing else None
 
     @property
     def imports(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dumps.wording import counted
-from .agenda import Agenda, Cancelled, Restarted, SearchLimits, Skipped, Stopped
+from .agenda import Agenda, Cancelled, RestartAsked, SearchLimits, SearchStopped, SkipAsked
 from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .log import Log
 from .minified import Interrupted, Other, Result
@@ -83,7 +83,7 @@ DOUBT_RUNS = 4
 100."""
 FLAKY_REPEATS = 9
 """How often passes are asked where nobody measured: a failure that shows in half of the runs is missed in 1 of 500."""
-TURNS = (Skipped, Restarted, Cancelled)
+TURNS = (SkipAsked, RestartAsked, Cancelled)
 """By the user's will: what is asked is not waited for."""
 UNSURE = (Ruling.PASS, Ruling.OTHER)
 """Verdicts that a flaky failure may give by chance."""
@@ -264,10 +264,10 @@ class Engine:
                     break
                 except FlakyError:
                     state = self.unedited() or start
-                except Restarted as again:
+                except RestartAsked as again:
                     self.restart(again.number)
                     state = self.best or start
-        except Stopped as stop:
+        except SearchStopped as stop:
             stopped = str(stop)
         except KeyboardInterrupt:
             self._take_smallest()
@@ -290,7 +290,7 @@ class Engine:
             self._tell(Stepped(self.step, self.queries))
             try:
                 state = step(self, state)
-            except Skipped:
+            except SkipAsked:
                 self.skipped.add(self.step)
                 state = self.best or start
 
@@ -498,7 +498,7 @@ class Engine:
             answer = runs[run]
             if answer.verdict is Ruling.INFRA:
                 del runs[run:]
-                raise Stopped(f"the oracle does not work: {answer.detail}")
+                raise SearchStopped(f"the oracle does not work: {answer.detail}")
             recalled = self._log is not None and self._log.recall(text, run) is not None
             self._learnt[candidate] += 1
             self.queries += 1
@@ -520,7 +520,7 @@ class Engine:
                 self._tell_best()
         if candidate not in self._answers:
             self.budget.check(self.queries)
-            raise Stopped("the budget ended")
+            raise SearchStopped("the budget ended")
         if not self._inspecting:
             doubted = self._monotony.learn(candidate, self._answers[candidate].verdict)
             if doubted is not None:

@@ -33,8 +33,8 @@ from ..dumps.atomic import write_file
 from ..dumps.errors import CannotStartError, GraphdbgError, OptionsExcludeError, UsageError
 from ..dumps.store import load_graph
 from ..dumps.wording import shown_path
-from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat, raise_refusal
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import replay
 from ..toolkit.replaying.checked import of_operator

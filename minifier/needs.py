@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.wording import counted, flat
 from ..toolkit.verdicts.verdict_words import NEEDS, query_words
-from .agenda import Stopped
+from .agenda import SearchStopped
 from .passes import NEUTRAL
 from .passes import unneeded as lost_by
 from .search.problem import Answer, Candidate, Ruling
@@ -119,9 +119,9 @@ class Needs:
                     self.left_out = f"not asked: more than {counted(len(wanted), 'question')}, {most} were left"
                 engine.inspect(wanted[:most])
                 most -= len(wanted[:most])
-        except Stopped as stop:
+        except SearchStopped as stop:
             self.left_out = f"not asked: {stop}"
-            if type(stop) is not Stopped:
+            if type(stop) is not SearchStopped:
                 raise
 
     def _wanted(self, engine: Engine, soon: str) -> list[Candidate]:

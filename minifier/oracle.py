@@ -32,14 +32,14 @@ from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
-from ..toolkit.isolation import Answer as Reply
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.replaying import replay
 from ..toolkit.replaying.gate import with_next
 from ..toolkit.replaying.replay import own
 from ..toolkit.verdicts import verdict, verdict_words
 from ..toolkit.verdicts.ladder_words import kernel_check
 from ..toolkit.verdicts.outcome import Outcome
-from ..toolkit.verdicts.own_passes import Pass, flags_for, passes, registered
+from ..toolkit.verdicts.own_passes import OwnPass, flags_for, passes, registered
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
 from ..toolkit.verdicts.verdict import with_flags
 from . import only_compiled
@@ -319,7 +319,7 @@ class Oracle:
             )
         return DoesNotFailError(what, why, see, record.then(look))
 
-    def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError | None:
+    def _of_own_code(self, named: str, users: Sequence[OwnPass]) -> CannotJudgeError | None:
         """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it
         was recorded, or not here; None where they ran here and it is right all the same."""
         from ..toolkit.blame.partners import stages_of

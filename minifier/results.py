@@ -43,7 +43,7 @@ from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import Verdict, Where
 from ..toolkit.verdicts.verdict_words import without
-from .casefile import NAME, Rate
+from .casefile import NAME, FailureRate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import MinifyOptions
@@ -169,7 +169,7 @@ class Results:
         ]
         return hashlib.blake2b(msgspec.json.encode(atoms), digest_size=16).hexdigest()
 
-    def write_case(self, best: Candidate | None, whole: Answer, rate: Rate) -> None:
+    def write_case(self, best: Candidate | None, whole: Answer, rate: FailureRate) -> None:
         """The best case, in place of an earlier one and of what was said of that."""
         clear(self.out)
         spec = self.subject.emit(best, self.case)

@@ -21,8 +21,8 @@ from ..dumps.errors import CannotResumeError, EnvironmentLackError, GraphdbgErro
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
 from ..toolkit.verdicts.signature import Signature
-from .agenda import Cancelled, Restarted, SearchLimits, Skipped
-from .casefile import CALIBRATION, Rate
+from .agenda import Cancelled, RestartAsked, SearchLimits, SkipAsked
+from .casefile import CALIBRATION, FailureRate
 from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStarted, Stepped
 from .log import Log
@@ -145,8 +145,8 @@ class Minification:
         """The passes that still have something to propose."""
         self.together: Candidate | None = None
         """The case of which that was said."""
-        self.rate = Rate(0, 0)
-        self.of_saved = Rate(0, 0)
+        self.rate = FailureRate(0, 0)
+        self.of_saved = FailureRate(0, 0)
         self.needs: tuple[Candidate, Needs] | None = None
         """What was asked about which finished case."""
         self.shown: Answer | None = None
@@ -269,7 +269,7 @@ class Minification:
             self.originals.append(answer)
             self.asked["sanity"] += 1
             self._answered("sanity", self.asked["sanity"], "original", answer, known)
-        self.rate = Rate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
+        self.rate = FailureRate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
 
     def _calibrate(self, left: int | None = None) -> None:
         """Runs the original until its rate of failure is known well enough."""
@@ -291,7 +291,7 @@ class Minification:
             self.narrate(self.notes[-1])
         return believed.repeats()
 
-    def _believed(self) -> Rate:
+    def _believed(self) -> FailureRate:
         """The rate of failure by all that is known of it.
 
         Where the failure was taken for a sure one because its first runs failed, these say nothing: they were chosen by
@@ -300,7 +300,7 @@ class Minification:
         chosen = SANITY if all(answer.verdict is Ruling.SAME for answer in self.originals[:SANITY]) else 0
         rest = self.originals[chosen:] or self.originals
         failing = sum(answer.verdict is Ruling.SAME for answer in rest)
-        return Rate(failing + self.of_saved.failing, len(rest) + self.of_saved.runs)
+        return FailureRate(failing + self.of_saved.failing, len(rest) + self.of_saved.runs)
 
     def _measure(self, engine: Engine) -> int:
         """The search met a contradiction: how often passes must be asked from here on."""
@@ -311,7 +311,7 @@ class Minification:
         if self._believed().flaky:
             return self._flakiness()
         self.notes.append("flaky: one case both failed and passed, though the original failed every time")
-        return Rate(2 * CALIBRATION // 3, CALIBRATION).repeats()
+        return FailureRate(2 * CALIBRATION // 3, CALIBRATION).repeats()
 
     # -- the search
 
@@ -331,11 +331,11 @@ class Minification:
                     self.narrate("the saved case did not fail again: a larger one of before is taken")
                     shown, times = self._verify(engine)
                     result = engine.result(result.stopped)
-            except Restarted as again:
+            except RestartAsked as again:
                 engine.restart(again.number)
                 state = engine.case
                 continue
-            self.of_saved = Rate(self.of_saved.failing + shown, self.of_saved.runs + times)
+            self.of_saved = FailureRate(self.of_saved.failing + shown, self.of_saved.runs + times)
             doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
             if not doubtful or result.stopped or not left:
                 return self._conclude(result, engine, (shown, times))
@@ -440,7 +440,7 @@ class Minification:
                 engine.queries += 1
                 self.asked["verification"] += 1
                 self._answered("verification", engine.queries, key, answer, known)
-        except (Skipped, Cancelled) as error:
+        except (SkipAsked, Cancelled) as error:
             self.cut = str(error) or "skipped"
         finally:
             engine.step = ""

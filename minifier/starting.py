@@ -166,7 +166,7 @@ def _of_case(folder: Path) -> MinifyOptions:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedSearch:
     """A minification that can go on. `directory`: where its first process was started."""
 
     graph: str
@@ -174,7 +174,7 @@ class Unfinished:
     directory: str
 
 
-def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfinished:
+def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> UnfinishedSearch:
     """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and
     where the folder names a command or modules that the user neither said again nor trusts.
 
@@ -204,7 +204,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
         raise NeedsTrustError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
     ours = TRUST in old.imports or not needs_saying(old)  # else it was said of these, not of the graph's source
     imports = with_trust(without_trust(chosen.imports), trusted and ours)
-    return Unfinished(graph, replace(chosen, imports=imports), directory)
+    return UnfinishedSearch(graph, replace(chosen, imports=imports), directory)
 
 
 def needs_saying(options: MinifyOptions) -> bool:

@@ -35,10 +35,9 @@ from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import CannotResumeError, UnknownWordError
 from ..dumps.wording import why_not_there
-from .agenda import Cancelled, Restarted, Skipped
+from .agenda import Cancelled, RestartAsked, SkipAsked
 from .engine import Engine
-from .events import EVENTS_FILE, STEPS, Follow, Steered, from_json
-from .events import Restarted as RestartedEvent
+from .events import EVENTS_FILE, STEPS, Follow, Restarted, Steered, from_json
 from .log import Log, at_work, read
 from .starting import again
 
@@ -274,19 +273,19 @@ class Steering:
             case "pause" | "resume":
                 self.paused = order.what == "pause"
             case "skip":
-                raise Skipped
+                raise SkipAsked
             case "restart":
                 number = order.number or 0
                 best, size = engine.bests[number], engine.history[number - 1][1:] if number else self.whole
-                self._tell(RestartedEvent(engine.queries, best.text() if best else "original", *size, number))
-                raise Restarted(number)
+                self._tell(Restarted(engine.queries, best.text() if best else "original", *size, number))
+                raise RestartAsked(number)
             case "cancel":
                 self.paused = False
                 raise Cancelled("cancelled")
             case "disable":
                 engine.left_out.add(order.step)
                 if engine.step == order.step:
-                    raise Skipped
+                    raise SkipAsked
             case "enable":
                 engine.left_out.discard(order.step)
             case _:

@@ -90,7 +90,7 @@ class Policy(Name):
         return value.name
 
 
-class Function(Name):
+class CallTarget(Name):
     """{"function": "aten.add.Tensor"}: a target used as an argument."""
 
     pattern = FUNCTION
@@ -112,5 +112,5 @@ KINDS = (
     Plain("memory_format", "preserve_format", "torch.memory_format", schema="MemoryFormat"),
     Attribute("qscheme", "per_tensor_affine", "torch.qscheme"),
     Policy("policy", "MUST_SAVE", "torch.utils.checkpoint.CheckpointPolicy"),
-    Function("function", "aten.add.Tensor", "collections.abc.Callable", order=8),
+    CallTarget("function", "aten.add.Tensor", "collections.abc.Callable", order=8),
 )

@@ -26,7 +26,7 @@ STRIDED = "!"
 """The sign before a stride that is not contiguous."""
 
 
-class Column(NamedTuple):
+class NodeColumn(NamedTuple):
     """`cut`: where a text that is too long loses its letters. `drop`: the columns with the highest go first (0: never).
 
     `least` and `most` are widths in letters; `seen`: present once a replay has recorded values.
@@ -44,27 +44,27 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("index", "#", "The place in the graph.", 3, 9, right=True),
-    Column("name", "name", "The name of the node.", 14, 44, cut="middle"),
-    Column("op", "op", "What is called, or what kind of node it is.", 12, 36, cut="middle"),
-    Column("dtype", "dtype", "The type of its elements.", 8, 16, drop=1),
-    Column("shape", "shape", "Sizes; symbols by their names.", 12, 28),
-    Column("stride", "stride", f"Steps in elements; {STRIDED} where it is not contiguous.", 10, 24, drop=4),
-    Column("bytes", "bytes", "What the value takes.", 9, 9, right=True, drop=3),
-    Column("flops", "FLOPs", "Operations of a matrix product, convolution or attention.", 6, 7, right=True, drop=7),
-    Column("users", "users", "How many nodes use it.", 5, 6, right=True, drop=2),
-    Column("inputs", "inputs", "The nodes that it uses; shown where it is asked for.", 12, 40, drop=8),
-    Column("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
-    Column("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
-    Column("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
-    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
-    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
-    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, drop=2, seen=True),
-    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, drop=2, seen=True),
-    Column("error", "error", "How far the values are from a float64 run.", 8, 12, right=True, seen=True),
-    Column("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
+    NodeColumn("index", "#", "The place in the graph.", 3, 9, right=True),
+    NodeColumn("name", "name", "The name of the node.", 14, 44, cut="middle"),
+    NodeColumn("op", "op", "What is called, or what kind of node it is.", 12, 36, cut="middle"),
+    NodeColumn("dtype", "dtype", "The type of its elements.", 8, 16, drop=1),
+    NodeColumn("shape", "shape", "Sizes; symbols by their names.", 12, 28),
+    NodeColumn("stride", "stride", f"Steps in elements; {STRIDED} where it is not contiguous.", 10, 24, drop=4),
+    NodeColumn("bytes", "bytes", "What the value takes.", 9, 9, right=True, drop=3),
+    NodeColumn("flops", "FLOPs", "Operations of a matrix product, convolution or attention.", 6, 7, right=True, drop=7),
+    NodeColumn("users", "users", "How many nodes use it.", 5, 6, right=True, drop=2),
+    NodeColumn("inputs", "inputs", "The nodes that it uses; shown where it is asked for.", 12, 40, drop=8),
+    NodeColumn("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
+    NodeColumn("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
+    NodeColumn("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
+    NodeColumn("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    NodeColumn("max", "max", "The largest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    NodeColumn("nan", "nan", "How many elements were not a number.", 4, 7, right=True, drop=2, seen=True),
+    NodeColumn("inf", "inf", "How many elements were infinite.", 4, 7, right=True, drop=2, seen=True),
+    NodeColumn("error", "error", "How far the values are from a float64 run.", 8, 12, right=True, seen=True),
+    NodeColumn("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
 )
-BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
+BY_KEY: Mapping[str, NodeColumn] = {column.key: column for column in COLUMNS}
 ALSO = {"#": "index", "target": "op", "line": "file", "code": "file", "size": "bytes", "number": "index"}
 """Other names that people type."""
 
@@ -74,12 +74,12 @@ ENOUGH = 0.97
 """A column is as wide as this part of its texts needs; the longest ones are cut."""
 
 
-def named(words: str) -> tuple[Column, ...]:
+def named(words: str) -> tuple[NodeColumn, ...]:
     """The columns of a list like "name,op,shape"; raises UsageError with the nearest name."""
     return tuple(one(word) for word in words.replace(",", " ").split())
 
 
-def one(word: str) -> Column:
+def one(word: str) -> NodeColumn:
     """The column of that name."""
     key = word.strip().lower()
     key = ALSO.get(key, key)
@@ -93,7 +93,7 @@ def one(word: str) -> Column:
     )
 
 
-def usual(view: GraphView) -> tuple[Column, ...]:
+def usual(view: GraphView) -> tuple[NodeColumn, ...]:
     """The columns shown by default: kernels and values only where there are some, errors with their rung."""
     kept = [
         column
@@ -115,7 +115,7 @@ class Widths(dict[str, int]):
         self.whole: dict[str, int] = {}
 
 
-def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths:
+def widths(view: GraphView, columns: Sequence[NodeColumn], start: int = 0) -> Widths:
     """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
     count = len(view)
     sample = range(start, count, max(1, count // SAMPLE))
@@ -139,7 +139,7 @@ GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
 """Columns that share what is left of the width, in turn."""
 
 
-def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> list[tuple[Column, int]]:
+def fitting(columns: Sequence[NodeColumn], wide: Mapping[str, int], width: int) -> list[tuple[NodeColumn, int]]:
     """The columns that fit, each with its width: some give way first, then long texts are cut, names last of all."""
     kept = [column for column in columns if column.key in wide]
     least = {
@@ -260,7 +260,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
 }
 
 
-def fitted(text: str, width: int, column: Column) -> str:
+def fitted(text: str, width: int, column: NodeColumn) -> str:
     """The text in exactly `width` letters: cut where the column says, filled with blanks."""
     long = len(text) if text.isascii() else cells(text)
     if long > width:

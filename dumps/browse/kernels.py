@@ -53,7 +53,7 @@ class KernelCall:
 
 
 @dataclass
-class Kernel:
+class KernelText:
     """One kernel: the lines of its definition (none: a library's), its calls, and the names of nodes in the comment
     above it."""
 
@@ -91,10 +91,10 @@ class Generated:
         return cls(whole_file.read_text()) if whole_file is not None else None
 
     @cached_property
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[KernelText]:
         """Kernels with a definition, then one for each call of a library kernel, in the order of the calls."""
         defined = {kernel.name: kernel for kernel in self._defined()}
-        library: list[Kernel] = []
+        library: list[KernelText] = []
         sources = atens = frozenset[str]()
         last = max((kernel.end for kernel in defined.values()), default=0)
         for number in range(last, len(self.lines)):
@@ -108,12 +108,12 @@ class Generated:
                 defined[name].calls.append(KernelCall(number, sources, atens))
                 sources = atens = frozenset[str]()
             elif called and sources | atens and not name.startswith(_NO_KERNELS):
-                library.append(Kernel(name, calls=[KernelCall(number, sources, atens)]))
+                library.append(KernelText(name, calls=[KernelCall(number, sources, atens)]))
                 sources = atens = frozenset[str]()
         return [*defined.values(), *library]
 
-    def _defined(self) -> list[Kernel]:
-        kernels_defined: list[Kernel] = []
+    def _defined(self) -> list[KernelText]:
+        kernels_defined: list[KernelText] = []
         nodes: set[str] = set()
         end = -1
         for number, text in enumerate(self.lines):
@@ -125,7 +125,7 @@ class Generated:
                 nodes.add(fragment["node"])
             elif head := _DEFINED.match(text):
                 end = self._end(number)
-                kernels_defined.append(Kernel(head["name"], head["language"], number, end, nodes=nodes))
+                kernels_defined.append(KernelText(head["name"], head["language"], number, end, nodes=nodes))
                 nodes = set()
         return kernels_defined
 
@@ -216,7 +216,7 @@ def _has_op(kernel: str, op: str) -> bool:
     return f"_{op}_" in f"{_NUMBER.sub('', kernel).partition('_fused')[2]}_"
 
 
-def _use(kernel: Kernel, call: int, *, sure: bool) -> Use:
+def _use(kernel: KernelText, call: int, *, sure: bool) -> Use:
     return Use(kernel.name, kernel.start, kernel.end, call, sure)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..wording import count_text, counted, size_text
-from .columns import GAP, Column, brief, fitted
+from .columns import GAP, NodeColumn, brief, fitted
 from .selection import Selection, Sort
 from .table import GraphView, Steps, Users, pieces
 
@@ -105,7 +105,7 @@ class RowTexts:
     def __init__(
         self,
         selection: Selection,
-        columns: Sequence[tuple[Column, int]],
+        columns: Sequence[tuple[NodeColumn, int]],
         lanes: Lanes | None = None,
         glyphs: dict[str, str] = GLYPHS,
     ) -> None:

@@ -26,7 +26,7 @@ _PARTNERS = {"forward": "backward", "backward": "forward"}
 _MOST_RUNS = 40
 
 
-class Other(msgspec.Struct):
+class ComparableGraph(msgspec.Struct):
     """A graph to compare with: its name for commands, and in words what it is to this one."""
 
     graph: str
@@ -36,13 +36,13 @@ class Other(msgspec.Struct):
     status: str = ""
 
 
-def others(graph: SavedGraph, run_name: str) -> list[Other]:
+def others(graph: SavedGraph, run_name: str) -> list[ComparableGraph]:
     """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs
     beside it that cannot be read are left out."""
     if graph.run is None:
         return []
     candidates = [
-        Other(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
+        ComparableGraph(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
         for row in graph.run.rows
         if row.saved and (relation := _relation(graph, row)) is not None
     ]
@@ -67,8 +67,8 @@ def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
     return None
 
 
-def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
-    candidates: list[Other] = []
+def _other_runs(graph: SavedGraph, run: Path) -> list[ComparableGraph]:
+    candidates: list[ComparableGraph] = []
     try:
         beside = [path for path in runs(run.parent) if path.name != run.name][:_MOST_RUNS]
     except GraphdbgError:
@@ -81,7 +81,7 @@ def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
         row = next((row for row in rows if row.saved and row.local == graph.local_id), None)
         if row is not None:
             candidates.append(
-                Other(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status)
+                ComparableGraph(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status)
             )
     return candidates
 

@@ -21,7 +21,7 @@ from ..errors import CommandLineError, GraphdbgError, NoPartnerError, NoSuchGrap
 from ..index import ListedGraph, is_run
 from ..store import Run, SavedGraph, open_run, resolve
 from .compare import GraphDiff, compare
-from .view import GraphView, graph_view
+from .view import GraphPairView, graph_view
 
 
 class GraphGroup(msgspec.Struct):
@@ -218,18 +218,18 @@ def diff(a: SavedGraph, b: SavedGraph) -> GraphDiff:
     return compare(a.record, b.record)
 
 
-def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphView:
+def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphPairView:
     """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With
     `rank`, it is called by the id of B with its rank."""
     a, b = (None if graph is None else graph.name for graph in (pair.a, pair.b))
-    view = GraphView(a, b, "only_a" if pair.b is None else "only_b")
+    view = GraphPairView(a, b, "only_a" if pair.b is None else "only_b")
     if pair.a is not None and pair.b is not None:
         try:
             view = graph_view(diff(pair.a, pair.b), a or "", b or "", everything=everything)
         except GraphdbgError as error:
             if strict:
                 raise
-            view = GraphView(a, b, "unreadable", notes=[str(error)])
+            view = GraphPairView(a, b, "unreadable", notes=[str(error)])
     graphs = [graph for graph in (pair.a, pair.b) if graph is not None]
     view.stage_a, view.stage_b = (graph.stage if graph else None for graph in (pair.a, pair.b))
     view.error_a, view.error_b = (graph.error if graph else None for graph in (pair.a, pair.b))

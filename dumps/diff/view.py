@@ -71,7 +71,7 @@ class DepartureView(msgspec.Struct):
     times: int = 1
 
 
-class GraphView(msgspec.Struct):
+class GraphPairView(msgspec.Struct):
     """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them
     (`sorts`), up to a dozen, or every departure when that was asked for. `id` is what both are called in their runs,
     where that is the same.
@@ -101,7 +101,7 @@ class GraphView(msgspec.Struct):
     error_b: str | None = None
 
 
-def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphView:
+def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphPairView:
     """The comparison as data; with `everything`, each departure and not just the first that follow from nothing."""
     own = [departure for departure in comparison.departures if departure.follows is None]
     sorts: dict[Hashable, list[Departure]] = {}
@@ -118,7 +118,7 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
     ]
     first = next((k for k, departure in enumerate(listed) if departure is comparison.first), None)
     counts: dict[str, Any] = comparison.counts
-    return GraphView(
+    return GraphPairView(
         a,
         b,
         comparison.verdict,
@@ -220,7 +220,7 @@ _WORDS = {"placeholder": "an input", "get_attr": "a constant", "output": "the ou
 _MAX_ALSO = 12
 
 
-def details(view: GraphView, *, terminal: bool = False, everything: bool = False) -> str:
+def details(view: GraphPairView, *, terminal: bool = False, everything: bool = False) -> str:
     """The full text on one pair of graphs."""
     lines = [
         f"{side}  {name}  {stage}" + ("" if count is None else f", {counted(count, 'node')}")
@@ -252,7 +252,7 @@ def details(view: GraphView, *, terminal: bool = False, everything: bool = False
     return "\n".join(lines)
 
 
-def verdict_text(view: GraphView) -> str:
+def verdict_text(view: GraphPairView) -> str:
     """The comparison in one sentence."""
     remarks = [f"{view.moved} moved"] * bool(view.moved) + [f"{view.renamed} with another name"] * bool(view.renamed)
     remark = f" ({' and '.join(remarks)}: no difference)" if remarks else ""
@@ -374,7 +374,7 @@ def _targets(node: NodeView | None, count: int) -> str:
     return target + (f" and {count - 1} more" if count > 1 else "")
 
 
-def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: bool = False) -> str:
+def overview(views: Sequence[GraphPairView], *, terminal: bool = False, everything: bool = False) -> str:
     """The pairs of two runs or processes: those that differ, or with `everything` all of them."""
     named = all(view.id for view in views)
     both = [Column("A", style="bold"), Column("B", style="bold", expendable=1)]
@@ -390,7 +390,7 @@ def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: 
     return "\n".join([*table, summary(views)])
 
 
-def _row(view: GraphView, named: bool) -> list[str]:
+def _row(view: GraphPairView, named: bool) -> list[str]:
     both = view.nodes_a is not None and view.nodes_b is not None
     counts = [str(count) if both else "" for count in (view.changed, view.only_a, view.only_b)]
     nodes = f"{'-' if view.nodes_a is None else view.nodes_a} / {'-' if view.nodes_b is None else view.nodes_b}"
@@ -398,7 +398,7 @@ def _row(view: GraphView, named: bool) -> list[str]:
     return [*names, nodes, view.verdict.replace("_", " "), *counts, _headline(view)]
 
 
-def _headline(view: GraphView) -> str:
+def _headline(view: GraphPairView) -> str:
     if view.error_a != view.error_b:
         sides = (("A", view.error_a), ("B", view.error_b))
         failures = [f"{side} failed: {one_line(error, 70)}" for side, error in sides if error]
@@ -413,7 +413,7 @@ def _headline(view: GraphView) -> str:
     return f"{name}: {_what(first)}" + (f" ({line})" if line else "")
 
 
-def summary(views: Sequence[GraphView]) -> str:
+def summary(views: Sequence[GraphPairView]) -> str:
     """How many pairs have each verdict."""
     words = {
         "same": "the same",

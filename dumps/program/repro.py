@@ -35,7 +35,7 @@ MOST_SYMBOLS = 4
 
 
 @dataclass(frozen=True)
-class Mark:
+class MarkedSize:
     """One dimension of an input; `symbol` is what its size was recorded as."""
 
     name: str
@@ -48,7 +48,7 @@ class Sizing:
     """Sizes of a repro: fixed where `marks` is empty, else these dimensions dynamic. `needed`: fixed sizes were seen to
     pass."""
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[MarkedSize, ...] = ()
     needed: bool = False
 
     def sentence(self) -> str:
@@ -68,15 +68,15 @@ class Sizing:
         return {name: str(own[0] if len(own) == 1 else tuple(own)) for name, own in dims.items()}
 
 
-def listing(marks: tuple[Mark, ...]) -> str:
+def listing(marks: tuple[MarkedSize, ...]) -> str:
     """ "x, dimension 0, and w, dimension 1," of several; "x, dimension 0," of one."""
     return " and ".join(f"{mark.name}, dimension {mark.dim}," for mark in marks)
 
 
-def symbolic_dims(record: GraphRecord, hints: Mapping[str, Any]) -> list[Mark]:
+def symbolic_dims(record: GraphRecord, hints: Mapping[str, Any]) -> list[MarkedSize]:
     """The dimensions of inputs whose sizes are symbols and that can be marked: a size of 0 or 1 never is dynamic."""
     return [
-        Mark(node.name, dim, str(extent))
+        MarkedSize(node.name, dim, str(extent))
         for node in record.graph.nodes
         if node.op == "placeholder" and isinstance(node.value, TensorValue)
         for dim, extent in enumerate(node.value.shape)

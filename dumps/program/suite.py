@@ -279,7 +279,7 @@ _HEAD = [
 
 
 @dataclass
-class Parts:
+class ProgramParts:
     """What a program consists of: `imports`, everything before its inputs, functions from there on by name, the
     settings of modules as (module, name, value), statements of a global state, and how it compiles, as an expression.
     """
@@ -293,14 +293,14 @@ class Parts:
     compiled: str = ""
 
 
-def parts_of(program: str) -> Parts:
+def parts_of(program: str) -> ProgramParts:
     """The parts of a repro. Raises CannotExpressError for a text that is none."""
     try:
         program = _faulty(program)
         tree = syntax.parsed(program)
     except SyntaxError as error:
         raise CannotExpressError("the repro is not a Python program", str(error)) from error
-    parts, inside = Parts(program), False
+    parts, inside = ProgramParts(program), False
     for node in tree.body:
         text = ast.get_source_segment(program, node) or ""
         decorators = [ast.get_source_segment(program, child) or "" for child in getattr(node, "decorator_list", [])]
@@ -361,7 +361,7 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
     return None
 
 
-def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
+def _statement(node: ast.stmt, text: str, parts: ProgramParts) -> None:
     """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
     for call in ast.walk(node):
         compiled = ast.unparse(call) if isinstance(call, ast.Call) else ""
@@ -415,7 +415,7 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, rema
     return "".join(f"{line.rstrip()}\n" for line in "\n".join(text).rstrip().split("\n"))
 
 
-def _imports(parts: Parts, body: str) -> Iterator[str]:
+def _imports(parts: ProgramParts, body: str) -> Iterator[str]:
     """The imports that the test needs, those of the standard library first."""
     plain: list[str] = []
     others: list[str] = []
@@ -433,13 +433,13 @@ def _imports(parts: Parts, body: str) -> Iterator[str]:
     yield from ["", *others] if plain else others
 
 
-def _registering(parts: Parts) -> list[str]:
+def _registering(parts: ProgramParts) -> list[str]:
     """Modules of the user's that are imported for what they register: those that the program names nowhere else."""
     names = [text.removeprefix("import ").partition("  #")[0] for text in parts.imports if text.startswith("import ")]
     return [name.partition(".")[0] for name in names if parts.text.count(f"import {name}  # registers ops")]
 
 
-def _needed(parts: Parts, text: str) -> set[str]:
+def _needed(parts: ProgramParts, text: str) -> set[str]:
     """The functions that a text calls, and those that they call."""
     needed: set[str] = set()
     waiting = [text, parts.compiled]
@@ -452,7 +452,7 @@ def _needed(parts: Parts, text: str) -> set[str]:
     return needed
 
 
-def _state(parts: Parts) -> tuple[list[str], list[str]]:
+def _state(parts: ProgramParts) -> tuple[list[str], list[str]]:
     """Settings as decorators, and the global state as statements with their undoing."""
     patched: dict[str, list[str]] = {}
     for module, name, value in parts.settings:
@@ -472,7 +472,7 @@ def _state(parts: Parts) -> tuple[list[str], list[str]]:
     return decorators, lines
 
 
-def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
+def _judged(parts: ProgramParts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
     """The statements of the test, and the method that compares, where there is one."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
@@ -517,7 +517,7 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     return [f"self.common(graph, {parts.compiled})"], common
 
 
-def _called(parts: Parts, function: str) -> str:
+def _called(parts: ProgramParts, function: str) -> str:
     """One run, its results as a list; with gradients where autograd sees the graph."""
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
@@ -533,7 +533,7 @@ def _in_a_child(failure: FailureWords) -> list[str]:
     ]
 
 
-def _of_a_child(parts: Parts) -> list[str]:
+def _of_a_child(parts: ProgramParts) -> list[str]:
     """The function that the child process calls; it makes its own settings."""
     settings = [f"{module}.{name} = {value}" for module, name, value in parts.settings]
     state = [line for text in parts.state for line in text.splitlines()]

@@ -221,7 +221,7 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
 
 
 def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
-    if isinstance(tree, expressions.Name):
+    if isinstance(tree, expressions.SymbolName):
         if tree.name not in names:
             raise RefusedError(f"the symbol {tree.name!r}", "no input has this size")
         return names[tree.name]

@@ -32,7 +32,7 @@ class Slice(NamedTuple):
     step: Any = None
 
 
-class Plain(NamedTuple):
+class PlainCall(NamedTuple):
     """`call` is a dotted function ("torch.relu"), a method of the first argument (".view"), or INDEX."""
 
     call: str
@@ -128,7 +128,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 """Keyword arguments that say nothing: their default values."""
 
 
-def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
+def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainCall | None:
     """The plain form of a call of the operator `target` ("aten.relu.default"); None where there is none.
 
     Arguments are those of a graph, or of a record (encoded, see dumps.schema); what comes back holds them as they were
@@ -140,7 +140,7 @@ def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> P
     if target == _CONVOLUTION:
         return _convolution(args) if not said else None
     if (call := names().get(target)) is not None:
-        return Plain(call, list(args), said) if args or not call.startswith(".") else None
+        return PlainCall(call, list(args), said) if args or not call.startswith(".") else None
     for form in _forms().get(target, ()):
         if (plain := form.of(args, said)) is not None:
             return plain
@@ -173,7 +173,7 @@ class _Form(NamedTuple):
     call: str
     out: tuple[tuple[str, str], ...]
 
-    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainCall | None:
         known = dict(zip(self.places, args, strict=False))
         if len(args) > len(self.places) or set(kwargs) - {*self.places, *self.named} or set(known) & set(kwargs):
             return None
@@ -194,7 +194,7 @@ class _Form(NamedTuple):
                 return None
             else:
                 plain.append(known[name])
-        return Plain(self.call, plain, named) if plain else None
+        return PlainCall(self.call, plain, named) if plain else None
 
 
 @cache
@@ -210,23 +210,23 @@ def _forms() -> dict[str, list[_Form]]:
     return by_target
 
 
-def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
+def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainCall | None:
     """`x[:, 1:3]` or `x[index]`."""
     if target == "aten.index.Tensor":
         if kwargs or len(args) != 2 or not isinstance(args[1], Sequence) or isinstance(args[1], str):
             return None
         indices = cast("Sequence[Any]", args[1])
-        return Plain(INDEX, [args[0], *(Slice() if index is None else index for index in indices)], {})
+        return PlainCall(INDEX, [args[0], *(Slice() if index is None else index for index in indices)], {})
     given = dict(zip(("x", "dim", "start", "end", "step"), args, strict=False)) | dict(kwargs)
     dim = given.get("dim", 0)
     if type(dim) is not int or dim < 0 or "x" not in given:
         return None
     bounds = ((given.get("start"), 0), (given.get("end"), _WHOLE), (given.get("step", 1), 1))
     part = Slice(*(None if type(bound) is int and bound == usual else bound for bound, usual in bounds))
-    return Plain(INDEX, [given["x"], *[Slice()] * dim, part], {})
+    return PlainCall(INDEX, [given["x"], *[Slice()] * dim, part], {})
 
 
-def _convolution(args: Sequence[Any]) -> Plain | None:
+def _convolution(args: Sequence[Any]) -> PlainCall | None:
     """`torch.conv2d` and its like; a transposed one, and one whose sizes are symbols, keeps all its arguments."""
     if len(args) != 9:
         return None
@@ -235,11 +235,11 @@ def _convolution(args: Sequence[Any]) -> Plain | None:
         isinstance(given, list) for given in (stride, padding, dilation, output_padding)
     )
     if not plain or len(stride) not in (1, 2, 3) or any(given != 0 for given in output_padding):
-        return Plain("torch.convolution", list(args), {})
+        return PlainCall("torch.convolution", list(args), {})
     some: list[tuple[Any, list[Any]]] = [(bias, [None]), (stride, [1]), (padding, [0]), (dilation, [1]), (groups, [1])]
     while some and all(given in some[-1][1] for given in _listed(some[-1][0])):
         some.pop()
-    return Plain(f"torch.conv{len(stride)}d", [x, weight, *(given for given, _ in some)], {})
+    return PlainCall(f"torch.conv{len(stride)}d", [x, weight, *(given for given, _ in some)], {})
 
 
 def _listed(value: Any) -> list[Any]:

@@ -24,7 +24,7 @@ from .. import inert
 from ..arguments import KINDS
 from ..arguments.kind import OTHER, Kind
 from ..errors import DamagedError, NameRefusedError, RefusedError, TorchLacksError
-from ..inert import Texts
+from ..inert import InertTexts
 from ..schema import Arg, Value
 from . import targets
 
@@ -123,11 +123,11 @@ class ArgumentReader:
         self,
         reader: ValueReader,
         strings: list[str],
-        texts: Texts | None = None,
+        texts: InertTexts | None = None,
         tensors: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         self.reader = reader
-        self.texts = Texts() if texts is None else texts
+        self.texts = InertTexts() if texts is None else texts
         self.strings = strings
         self.tensors = tensors or {}
         self.nodes: dict[str, torch.fx.Node] = {}

@@ -51,7 +51,7 @@ class Decoder:
     def __init__(self, record: GraphRecord, tensors: TensorSink | None, where: str) -> None:
         self.record = record
         self.where = where
-        self.originals = inert.Texts()
+        self.originals = inert.InertTexts()
         self.symbols = Symbols(record, where, self.originals)
         self.values = ValueReader(self.symbols)
         self.storages = StorageReader(tensors, where, absent=stand_in)

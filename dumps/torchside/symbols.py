@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from ..errors import DamagedError, NameRefusedError, RefusedError
-from ..inert import Texts
+from ..inert import InertTexts
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
 from . import torch_private as t
@@ -172,9 +172,9 @@ class SymbolWriter:
 class Symbols:
     """A ShapeEnv rebuilt from a record, and the symbolic values in it."""
 
-    def __init__(self, record: GraphRecord, where: str, texts: Texts | None = None) -> None:
+    def __init__(self, record: GraphRecord, where: str, texts: InertTexts | None = None) -> None:
         self.where = where
-        self.texts = Texts() if texts is None else texts
+        self.texts = InertTexts() if texts is None else texts
         self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}

@@ -90,7 +90,7 @@ def _build(tree: expressions.Expr, symbols: Mapping[str, Any]) -> Any:
         return sympy.Integer(tree)
     if isinstance(tree, float):
         return sympy.Float(tree)
-    if isinstance(tree, expressions.Name):
+    if isinstance(tree, expressions.SymbolName):
         if tree.name in symbols:
             return symbols[tree.name]
         if tree.name in _CONSTANTS:

@@ -18,7 +18,7 @@ from ...toolkit.isolation.imports import TRUST, option_words, run_line, without_
 from .verify import program_of, run_again
 
 if TYPE_CHECKING:
-    from ..report.as_test import Written
+    from ..report.as_test import WrittenTest
 
 
 @click.command()
@@ -173,7 +173,7 @@ def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     return packed.exit_code
 
 
-def _tested(done: Written, as_json: bool) -> int:
+def _tested(done: WrittenTest, as_json: bool) -> int:
     """Says what was written as a test."""
     tried = shlex.join(["python", str(done.test)])
     written = "\n".join(str(path) for path in (done.test, done.sidecar) if path)

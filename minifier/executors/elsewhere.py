@@ -40,8 +40,8 @@ from ...dumps.errors import ClusterError, GraphdbgError
 from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...dumps.tensors import hash_bytes
-from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import ForkServer, PendingTask, default_memory_bytes, fork_server, processes
+from ...toolkit.isolation import TaskResult as Reply
 from ...toolkit.isolation.client import trusted
 from ...toolkit.isolation.protocol import ChildError
 
@@ -182,7 +182,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     path: tuple[str, ...] = ()
 
 
-class Order(msgspec.Struct, frozen=True):
+class RemoteQuery(msgspec.Struct, frozen=True):
     """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they
     lie where the client is). `client` is a folder that the client holds as long as it lives, where that is on this
     machine: a file `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
@@ -228,7 +228,7 @@ def lend(token: str, server: ForkServer | None) -> None:
 
 def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
     """Runs one query in a worker. `parts`: the content that it reported to lack."""
-    wanted = msgspec.json.decode(order, type=Order)
+    wanted = msgspec.json.decode(order, type=RemoteQuery)
     process, server = _own.get(wanted.token, (0, None))
     if server is not None and process == os.getpid():
         return msgspec.json.encode(_asked(server, wanted, wanted.payload, {}))
@@ -245,12 +245,12 @@ def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
 
 def begin(order: bytes) -> None:
     """Starts this worker's server for a minification before the first query comes. `order`: any query of it."""
-    wanted = msgspec.json.decode(order, type=Order)
+    wanted = msgspec.json.decode(order, type=RemoteQuery)
     if _own.get(wanted.token, (0, None))[0] != os.getpid():
         _host(wanted)
 
 
-def _host(order: Order) -> Host:
+def _host(order: RemoteQuery) -> Host:
     with _lock:
         if order.token not in _hosts:
             _hosts[order.token] = Host(order)
@@ -281,7 +281,7 @@ def leave_all() -> None:
 class Host:
     """This process's server for one minification, and the folder of this machine where cases are kept for it."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: RemoteQuery) -> None:
         settings = order.settings
         self.token, self.client = order.token, Path(order.client)
         self.root = Path(tempfile.gettempdir()) / f"{processes.HOST_PREFIX}{order.token}"
@@ -299,7 +299,7 @@ class Host:
         atexit.register(leave, order.token)
         threading.Thread(target=self._watch, name="graphdbg-host", daemon=True).start()
 
-    def ask(self, order: Order, payload: dict[str, Any]) -> Reply:
+    def ask(self, order: RemoteQuery, payload: dict[str, Any]) -> Reply:
         """The answer of this process's server."""
         self._asked = time.monotonic()
         return _asked(self.server, order, payload, self._pending, self._stopped)
@@ -329,7 +329,7 @@ class Host:
 
 def _asked(
     server: ForkServer,
-    order: Order,
+    order: RemoteQuery,
     payload: dict[str, Any],
     under_way: dict[int, PendingTask],
     stopped: Container[int] = (),
@@ -359,7 +359,7 @@ MOST_SENT = 10_000
 class Errand(PendingTask):
     """A query on its way to a worker."""
 
-    def __init__(self, servers: Elsewhere, order: Order) -> None:
+    def __init__(self, servers: Elsewhere, order: RemoteQuery) -> None:
         self.servers, self.order = servers, order
         self.here: PendingTask | None = None
         """The pending query at this process's own server, where the executor is broken."""
@@ -447,9 +447,9 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         if (greet := getattr(executor, "greet", None)) is not None:
             greet(begin, msgspec.json.encode(self._order("", {})))
 
-    def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> Order:
+    def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> RemoteQuery:
         query = (next(self._numbers), function, payload, None, limit_s, dict[str, float]())
-        return Order(self.token, *query, self.settings, str(self._folder), trusted(payload))
+        return RemoteQuery(self.token, *query, self.settings, str(self._folder), trusted(payload))
 
     def submit(
         self,
@@ -465,7 +465,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         trees = self.trees(payload) if self._far else None
         return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {})))
 
-    def far(self, order: Order) -> Order:
+    def far(self, order: RemoteQuery) -> RemoteQuery:
         """Submits the same query to a worker in another process, with its folders by content."""
         self._far = True
         return replace(order, trees=self.trees(order.payload))

@@ -46,7 +46,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     kernels: int
 
 
-class Baseline:
+class CountsBaseline:
     """The counts of the tests of this run beside those of a file. Raises pytest.UsageError for one that cannot be
     used."""
 

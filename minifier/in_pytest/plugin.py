@@ -52,9 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("graphdbg_update") and not config.getoption("graphdbg_baseline"):
         raise pytest.UsageError("--graphdbg-update needs the file that it writes: --graphdbg-baseline FILE")
     if config.getoption("graphdbg_baseline") and INSIDE not in os.environ:
-        from .baseline import Baseline
+        from .baseline import CountsBaseline
 
-        config.pluginmanager.register(Baseline(config), "graphdbg-baseline")
+        config.pluginmanager.register(CountsBaseline(config), "graphdbg-baseline")
     if config.getoption("graphdbg") and INSIDE not in os.environ:
         config.pluginmanager.register(Failures(config), "graphdbg-failures")
         if not config.getoption("graphdbg_baseline"):  # which counts by a recording of its own

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...toolkit.live.case import Live
 
 
-class Work(NamedTuple):
+class PassFunctions(NamedTuple):
     """The functions of a pass. `propose` gives groups of edits of a case, the first that helps are kept; `apply` the
     case with an edit."""
 
@@ -63,12 +63,12 @@ PLAINER = frozenset(name for name, row in PASSES.items() if row.is_plainer)
 """Names of those that are so."""
 
 
-def pass_of(name: str) -> Work:
+def pass_of(name: str) -> PassFunctions:
     """What proposes and applies the edits of that name; raises KeyError where there is none."""
     if name not in PASSES:
         raise KeyError(name)
     module = import_module(f".{name}", __name__)
-    return Work(module.propose, module.apply)
+    return PassFunctions(module.propose, module.apply)
 
 
 def edit_words(edit: str) -> str:

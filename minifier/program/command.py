@@ -62,12 +62,12 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
     """Cuts the repro of the departure, and runs it 3 times; returns the exit code."""
     repro, began, asked = triaged.repro, time.monotonic(), 0
     if triaged.verdict.failed and repro.says == "shows":
-        from .cutting import Cutting  # late: it imports torch, which no program needs here before one fails
+        from .cutting import ProgramCutting  # late: it imports torch, which no program needs here before one fails
 
         say(f"no graph of it was seen to fail; cutting {shown_path(Path(repro.path))}")
         seconds = max_time_s or DEFAULT_TIME_S
         with programs() as bare:
-            cutting = Cutting(Path(repro.path), began + CUTTING * seconds, bare)
+            cutting = ProgramCutting(Path(repro.path), began + CUTTING * seconds, bare)
             lines, interrupted = len(cutting.text.splitlines()), False
             try:
                 cutting.straighten()

@@ -127,7 +127,7 @@ for kind in (lambda function: function, compiled):
 print("gone: both raise")"""
 
 
-class Cutting:
+class ProgramCutting:
     """One program that is cut. `asked`: how many candidates were run."""
 
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:

@@ -43,7 +43,7 @@ class Line:
 
 
 @dataclass
-class Atoms:
+class AtomNames:
     """The nodes of each atom by name, and a line of text per node."""
 
     nodes: list[tuple[str, ...]]
@@ -56,7 +56,7 @@ class Atoms:
         return [self.lines.get(name, name) for name in self.nodes[atom]]
 
 
-NUMBERS_ONLY = Atoms([], {})
+NUMBERS_ONLY = AtomNames([], {})
 """Where the names cannot be read: parts are numbers."""
 
 
@@ -94,19 +94,19 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(low), int(high or low) + 1)
 
 
-def whole(atoms: Atoms) -> Candidate:
+def whole(atoms: AtomNames) -> Candidate:
     """The case that keeps everything."""
     return Candidate.of(range(len(atoms.nodes)))
 
 
-def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
+def state(candidate: Candidate, atoms: AtomNames) -> list[Line]:
     """All nodes that a case keeps, then what is changed in it."""
     texts = [(atom, text) for atom in sorted(candidate.keep) for text in atoms.text(atom)]
     lines = [Line("~" if atom in candidate.bypass else " ", text) for atom, text in texts]
     return [*lines, *(Line("@", edit_words(edit)) for edit in candidate.edits)]
 
 
-def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
+def difference(best: Candidate, other: Candidate, atoms: AtomNames) -> list[Line]:
     """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is
     counted.
 
@@ -137,7 +137,7 @@ def _sign(atom: int, best: Candidate, other: Candidate) -> str:
     return "~" if atom in other.bypass and atom not in best.bypass else " "
 
 
-def atoms_of(graph: str, out: Path) -> tuple[Atoms, str]:
+def atoms_of(graph: str, out: Path) -> tuple[AtomNames, str]:
     """The atoms of the graph that OUT is about, and a sentence where their lines or their names are not known."""
     from ...dumps.store import resolve_graph
 
@@ -150,4 +150,4 @@ def atoms_of(graph: str, out: Path) -> tuple[Atoms, str]:
         nodes = [tuple(map(str, line["nodes"])) or (str(line["name"]),) for line in read_atoms(out)]
     except (GraphdbgError, ValueError, KeyError, TypeError) as error:
         return NUMBERS_ONLY, f"nodes are shown by number: {error}"
-    return Atoms(nodes, lines), doubt
+    return AtomNames(nodes, lines), doubt

@@ -81,7 +81,7 @@ class ChosenProgram:
     script: Script
     runs: verify.Verification
     layers: dict[str, int]
-    without: fresh.Trial | None = None
+    without: fresh.FreshRun | None = None
 
     @property
     def shows(self) -> bool:
@@ -302,7 +302,7 @@ MORE_LINES = 2
 """Lines that a long program may have more of, to include what --without-fault does."""
 
 
-def _without(script: Script, asked: ReportRuns) -> fresh.Trial:
+def _without(script: Script, asked: ReportRuns) -> fresh.FreshRun:
     """Runs a program once, without the fault."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
@@ -356,8 +356,8 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
             for run in (*runs, *filter(None, (probing, switched))):
                 run.cancel()
             return ChosenProgram(script, verify.Verification((first,)), {})
-        trials = [first, *(fresh.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
-        without = switched.result() if switched else fresh.Trial(known.without, "", 0.0)
+        trials = [first, *(fresh.FreshRun(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
+        without = switched.result() if switched else fresh.FreshRun(known.without, "", 0.0)
         layers = probing.result() if probing else known.layers
         return ChosenProgram(script, verify.Verification(tuple(trials)), layers, without)
 

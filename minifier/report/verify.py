@@ -24,7 +24,7 @@ from typing import Any, Literal
 from ...dumps.errors import CannotStartError
 from ...dumps.wording import counted, flat, joined
 from ...toolkit.isolation.cache import toolchain_seed
-from ...toolkit.isolation.fresh import BUG, GONE, Trial, run_command, run_many
+from ...toolkit.isolation.fresh import BUG, GONE, FreshRun, run_command, run_many
 from .environment import package_version
 
 ANSWER_S = 120.0
@@ -54,7 +54,7 @@ open("answer", "w").write(json.dumps(codes))
 class _Runs:
     """Runs of one program."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[FreshRun]
 
     @property
     def shown(self) -> int:
@@ -83,10 +83,10 @@ class _Runs:
 class Verification(_Runs):
     """All runs of one program."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[FreshRun]
 
 
-def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, Trial]:
+def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, FreshRun]:
     """The JSON that a few lines of Python, run in such a process, left in the file "answer", None where they died; and
     the run."""
     answers: list[Any] = []
@@ -172,7 +172,7 @@ class Shown(_Runs):
 
     program: Path
     torch: TorchThere
-    trials: Sequence[Trial] = ()
+    trials: Sequence[FreshRun] = ()
     flaky: bool = False
 
     @property

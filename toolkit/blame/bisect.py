@@ -28,7 +28,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.journal import DECOMPOSITION
 from ...dumps.store import SavedGraph
 from ...dumps.wording import listed, size_text
-from ..isolation import Answer, ForkServer, opened
+from ..isolation import ForkServer, TaskResult, opened
 from ..live.rung import LADDER
 from ..replaying.replay import DEFAULT_LIMIT_S, How, outcome_of
 from ..rungs import known, warmth
@@ -108,7 +108,7 @@ class Search:
 
     # What the whole graph said.
 
-    def _judged(self, answer: Answer) -> tuple[Outcome, list[dict[str, Any]], list[str]]:
+    def _judged(self, answer: TaskResult) -> tuple[Outcome, list[dict[str, Any]], list[str]]:
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         plain = msgspec.structs.replace(answer, value=value.get("outcome"))
         return outcome_of(plain, self.found.rung), value.get("departures", []), value.get("raised", [])

@@ -33,7 +33,7 @@ from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import RAISED_TOO, Signature, how_ended
 from ..verdicts.verdict_words import PROBES, headline
-from .bisect_records import Application, Bisection, Clock, Effect, Probe, Trial
+from .bisect_records import Application, Bisection, Clock, Effect, Trial, TrialResult
 
 if TYPE_CHECKING:
     from torch import fx
@@ -347,7 +347,7 @@ class BisectQuestions:
             text = signature.text()
             if self._wanted is not None and same_failure(self._wanted, self._errors, signature):
                 verdict = "same"
-        self.result.probes.append(Probe(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
+        self.result.probes.append(TrialResult(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
         return verdict, text
 
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:

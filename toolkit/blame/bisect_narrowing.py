@@ -278,7 +278,7 @@ for name, value in torch._inductor.list_mode_options("lite").items():
     setattr(torch._inductor.config, name, value)"""
 
 
-class Change(NamedTuple):
+class TriedChange(NamedTuple):
     """One thing to try, and the lines that do it."""
 
     trial: Trial
@@ -313,20 +313,22 @@ def work_around(
         asking.close()
 
 
-def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
+def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[TriedChange]:
     """The changes to try, the cheapest first."""
     rounding = verdict.verdict == ROUNDING
     operator_names = operators(asking, verdict)
     groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
-    fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
+    fallbacks = [
+        TriedChange(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups
+    ]
     known = {(setting.room, setting.name): setting for setting in asking.parts.settings}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
-    lines = [Change(_set([setting]), words.setting_code(setting)) for setting in settings]
+    lines = [TriedChange(_set([setting]), words.setting_code(setting)) for setting in settings]
     yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
     if asking.saved.stage == "dynamo":
         for function in functions(asking.saved, _named_operators(asking, verdict))[:FUNCTIONS]:
-            yield Change(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
+            yield TriedChange(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
 
 
 def _named_operators(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:

@@ -64,7 +64,7 @@ class Trial(msgspec.Struct, omit_defaults=True):
     rung: str = ""
 
 
-class Probe(msgspec.Struct):
+class TrialResult(msgspec.Struct):
     """A trial that was made. `text` is its failure in words, "" when there was none."""
 
     what: str
@@ -129,7 +129,7 @@ class Bisection(msgspec.Struct):
     meaning: str = ""
     findings: list[Culprit] = []
     rows: list[Subsystem] = []
-    probes: list[Probe] = []
+    probes: list[TrialResult] = []
     by_node: ByNode | None = None
     seconds: float = 0.0
     stopped: str = ""

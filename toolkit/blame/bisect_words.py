@@ -20,7 +20,7 @@ from ...dumps.journal import DECOMPOSITION, LOWERING
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ..live.spec import FULL_STAGES
-from ..verdicts.own_passes import Pass, of_the_run, registered_for
+from ..verdicts.own_passes import OwnPass, of_the_run, registered_for
 from ..verdicts.verdict import ROUNDING, Layer, Where, cannot_tell
 from ..verdicts.verdict import Verdict as Record
 from .bisect_asking import Setting
@@ -195,7 +195,7 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.verdict = of_the_run(result.verdict, own)
 
 
-def _registered(result: Bisection, saved: SavedGraph) -> Pass | None:
+def _registered(result: Bisection, saved: SavedGraph) -> OwnPass | None:
     """What the run itself registered for the operator that is to blame."""
     if result.findings:
         first = result.findings[0]

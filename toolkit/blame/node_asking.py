@@ -19,7 +19,7 @@ from typing import Any
 
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.store import SavedGraph
-from ..isolation import Answer, ask
+from ..isolation import TaskResult, ask
 from ..replaying.replay import outcome_of
 from ..verdicts.signature import how_ended
 from .bisect_asking import BisectQuestions
@@ -135,7 +135,7 @@ class NodeBlame:
         self.asking.narrate(f"  {f'wrong: {names}' if wrong else 'right'}")
         return wrong or None
 
-    def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
+    def compile(self, what: str, task: str, more: dict[str, Any]) -> TaskResult:
         findings = self.found
         if findings.compiles >= findings.budget and task != "whole":  # whatever related graphs have used
             raise Spent
@@ -144,7 +144,7 @@ class NodeBlame:
         self.asking.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
         return self._ask(task, more)
 
-    def _ask(self, task: str, more: dict[str, Any]) -> Answer:
+    def _ask(self, task: str, more: dict[str, Any]) -> TaskResult:
         limit_s, server = self.asking.how.limit_s, self.asking.server
         return ask(f"{TASKS}:{task}", {**self.payload, **more}, limit_s, server=server).end()
 

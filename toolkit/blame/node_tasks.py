@@ -29,7 +29,7 @@ from ...dumps.walk import user_frame
 from ..cutting.parts import Invalid, atoms_in, keep_values, part_of
 from ..cutting.spill import load_values
 from ..isolation.child import is_memory_error, mark
-from ..judging.departures import Departure, departures
+from ..judging.departures import WrongValue, departures
 from ..judging.judge import judge
 from ..judging.missing import missing
 from ..judging.nan_origins import nan_origins
@@ -206,7 +206,7 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
             keep_outputs=True,
             watch=lambda: noticed(raised, case.gm, kernels=False),
         )
-    wrong: list[Departure] = []
+    wrong: list[WrongValue] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
     if signature is not None and signature.kind in ("accuracy", "nan") and outputs is not None:

@@ -139,7 +139,7 @@ def overlaps_itself(tensor: torch.Tensor, *, expanded: bool = True) -> bool:
     return any(_reaches([(stride, 1, most), *terms[at + 1 :]], 0) for at, (stride, _, most) in enumerate(terms))
 
 
-class Shared(NamedTuple):
+class SharedMemory(NamedTuple):
     """Two inputs, by index, that have memory in common: "the same memory", or they "overlap"."""
 
     first: int
@@ -147,7 +147,7 @@ class Shared(NamedTuple):
     how: str
 
 
-def shared(inputs: Sequence[Any]) -> list[Shared]:
+def shared(inputs: Sequence[Any]) -> list[SharedMemory]:
     """Which inputs have memory in common; fake tensors say so too. Views that lie beside each other in one storage have
     none."""
     by_storage: dict[int, list[int]] = {}
@@ -155,7 +155,7 @@ def shared(inputs: Sequence[Any]) -> list[Shared]:
         if isinstance(value, torch.Tensor) and (storage := _storage_id(value)) is not None:
             by_storage.setdefault(storage, []).append(index)
     pairs = [pair for group in by_storage.values() if len(group) > 1 for pair in _near(group, inputs)]
-    return sorted(Shared(a, b, how) for a, b in pairs if (how := _how(inputs[a], inputs[b])))
+    return sorted(SharedMemory(a, b, how) for a, b in pairs if (how := _how(inputs[a], inputs[b])))
 
 
 def _near(group: list[int], inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:

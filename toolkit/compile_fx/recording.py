@@ -298,7 +298,7 @@ class Recording:
         self.static = [index for index in tensors if index in static and not inputs[index].data_ptr() % BYTES]
         self.misaligned = [index for index in tensors if index in static and index not in self.static]
         kept = set(self.static)
-        self.targets = Targets([Target(inputs[index], index) for index in tensors if index not in kept], names)
+        self.targets = Targets([CallBuffer(inputs[index], index) for index in tensors if index not in kept], names)
         self.handed_back = [target for target in self.targets.all if target.index in mutated]
         self._places = [inputs[index].data_ptr() for index in self.static]
         places = list(inputs)
@@ -355,7 +355,7 @@ def _clear_workspaces() -> None:
         clear()
 
 
-class Target:
+class CallBuffer:
     """A buffer for one input, with the copies into it and back.
 
     Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were:
@@ -390,7 +390,7 @@ class Target:
 class Targets:
     """All inputs that are copied in each call."""
 
-    def __init__(self, targets: Sequence[Target], names: Sequence[Any] = ()) -> None:
+    def __init__(self, targets: Sequence[CallBuffer], names: Sequence[Any] = ()) -> None:
         self.all = list(targets)
         self._names = names
         self._special = [target for target in self.all if not target.is_plain]

@@ -72,7 +72,7 @@ def _input_file(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-class Kind(NamedTuple):
+class TypeName(NamedTuple):
     """What stands for a type in the file; it cannot be called."""
 
     name: str
@@ -84,13 +84,13 @@ def _device(kind: Any, index: Any = None) -> str:
 
 
 _NAMES: dict[tuple[str, str], Any] = {
-    **{("builtins", name): Kind(name) for name in ("int", "float", "bool")},
-    ("torch", "Tensor"): Kind("tensor"),
-    ("torch._tensor", "Tensor"): Kind("tensor"),
-    ("torch.nn.parameter", "Parameter"): Kind("parameter"),
-    ("torch.nn.parameter", "Buffer"): Kind("tensor"),
-    ("torch._subclasses.fake_tensor", "FakeTensor"): Kind("tensor"),
-    ("torch._subclasses.functional_tensor", "FunctionalTensor"): Kind("tensor"),
+    **{("builtins", name): TypeName(name) for name in ("int", "float", "bool")},
+    ("torch", "Tensor"): TypeName("tensor"),
+    ("torch._tensor", "Tensor"): TypeName("tensor"),
+    ("torch.nn.parameter", "Parameter"): TypeName("parameter"),
+    ("torch.nn.parameter", "Buffer"): TypeName("tensor"),
+    ("torch._subclasses.fake_tensor", "FakeTensor"): TypeName("tensor"),
+    ("torch._subclasses.functional_tensor", "FunctionalTensor"): TypeName("tensor"),
     ("torch", "Size"): tuple,
     ("torch", "device"): _device,
 }
@@ -136,7 +136,7 @@ def _inputs(items: Any, seed: int, name: str, where: str) -> list[Any]:
 
 def _input(item: Any, seed: int, name: str, where: str) -> Any:
     where = f"{where}: {name}"
-    kind = item[0] if isinstance(item, tuple) and item and isinstance(item[0], Kind) else None
+    kind = item[0] if isinstance(item, tuple) and item and isinstance(item[0], TypeName) else None
     if kind is None or len(item) not in (1, 5):
         raise DamagedError(where, f"{str(item)[:80]} is not the metadata of an input")
     if len(item) == 1:

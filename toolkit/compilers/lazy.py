@@ -36,7 +36,7 @@ from .. import torch_private as t
 from ..live.execution import leaves, rebuilt
 from . import lazy_tracing
 from .boxed import Label, by_stage, label, numbered
-from .lazy_tracing import NotExtractedError, Traced, attributes_of, traced
+from .lazy_tracing import LazyTrace, NotExtractedError, attributes_of, traced
 from .scriptable import storage_size
 from .ts_compile import default_decompositions
 
@@ -167,7 +167,7 @@ def _save(folder: Path, name: Label, extraction: Extraction) -> None:
 
 
 @dataclass(frozen=True)
-class Output:
+class LazyOutput:
     """An output: the `place`-th of the results, inputs or outputs (`of`), as it is or in a geometry (size, stride,
     offset); or no tensor but the value `place` itself ("itself")."""
 
@@ -198,7 +198,7 @@ class Extraction:
     sources: list[int | torch.Tensor]
     updated: list[tuple[int, int]]
     """(result, the input that it is copied back to)."""
-    outputs: list[Output]
+    outputs: list[LazyOutput]
     container: Any
     """The lists, tuples and dictionaries that the outputs come back in."""
 
@@ -262,7 +262,7 @@ def _refuse(value: Any) -> None:
         raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
 
 
-def _compiled(trace: Traced) -> Extraction:
+def _compiled(trace: LazyTrace) -> Extraction:
     results: dict[int, torch.Tensor] = {}
 
     def place(lazy: torch.Tensor) -> int:
@@ -297,35 +297,35 @@ def _is_whole(fake: torch.Tensor) -> bool:
     return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
 
 
-def _outputs(trace: Traced, place: Callable[[torch.Tensor], int]) -> list[Output]:
+def _outputs(trace: LazyTrace, place: Callable[[torch.Tensor], int]) -> list[LazyOutput]:
     """How each output comes about: by what it shares in eager."""
-    eager, outputs = leaves(trace.eager), list[Output]()
+    eager, outputs = leaves(trace.eager), list[LazyOutput]()
     arguments = {id(fake): number for number, fake in _tensors(trace.fakes)}
     storages = {storage_size(fake)[0]: number for number, fake in _tensors(trace.fakes)}
     first = {id(fake): number for number, fake in _tensors(eager)}
     bases = {storage_size(fake)[0]: number for number, fake in _tensors(eager) if _is_whole(fake)}
     for number, (fake, value) in enumerate(zip(eager, leaves(trace.values), strict=True)):
         if not isinstance(fake, torch.Tensor):
-            outputs.append(Output("itself", value))
+            outputs.append(LazyOutput("itself", value))
             continue
         storage = storage_size(fake)[0]
         geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
         if id(fake) in arguments:
-            outputs.append(Output("inputs", arguments[id(fake)]))
+            outputs.append(LazyOutput("inputs", arguments[id(fake)]))
         elif storage in storages:
             base = trace.fakes[storages[storage]]
             if (fake.dtype, fake.is_conj(), fake.is_neg()) != (base.dtype, base.is_conj(), base.is_neg()):
                 raise NotExtractedError(
                     "an output is an argument's memory seen as another dtype, or its lazy conjugate"
                 )
-            outputs.append(Output("inputs", storages[storage], geometry))
+            outputs.append(LazyOutput("inputs", storages[storage], geometry))
         elif first[id(fake)] < number:
-            outputs.append(Output("outputs", first[id(fake)]))
+            outputs.append(LazyOutput("outputs", first[id(fake)]))
         elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
-            outputs.append(Output("outputs", bases[storage], geometry))
+            outputs.append(LazyOutput("outputs", bases[storage], geometry))
         else:
             lazy_kind, kind = ((tensor.dtype, tuple(tensor.shape)) for tensor in (value, fake))
             if lazy_kind != kind:
                 raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
-            outputs.append(Output("results", place(value), geometry))
+            outputs.append(LazyOutput("results", place(value), geometry))
     return outputs

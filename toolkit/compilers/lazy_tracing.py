@@ -178,7 +178,7 @@ class NotExtractedError(CannotTakeError):
 
 
 @dataclass
-class Traced:
+class LazyTrace:
     """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`.
 
     `ids`: lazy tensor id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places
@@ -209,7 +209,7 @@ def attributes_of(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Traced:
+def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> LazyTrace:
     """Traces `gm` on inputs with concrete sizes; `lazies` and `fakes` are those inputs, then the attributes.
 
     Raises NotExtractedError: operators without a kernel, all of them; what the lazy device refuses; what it would get
@@ -238,7 +238,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
     if [where for where, _ in before] != [where for where, _ in after]:
         raise NotExtractedError("the graph gives an input other memory or another size, which cannot be copied back")
     changed = [place for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
-    return Traced(values, eager, fakes, list(lazies), ids, changed)
+    return LazyTrace(values, eager, fakes, list(lazies), ids, changed)
 
 
 def _lazy(value: Any) -> tuple[Any, Any]:

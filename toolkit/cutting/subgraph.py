@@ -41,7 +41,7 @@ Handle = str | tuple[str, int]
 
 
 @dataclass(eq=False)
-class Memory:
+class NewStorage:
     """One storage of the new graph, and the state of the original one that it holds as the graph runs."""
 
     storage: int
@@ -62,11 +62,11 @@ class CutPlan:
     """What is used: original placeholders and attributes, recorded values, and who reads what."""
 
     used: set[str] = field(default_factory=set)
-    cut: dict[tuple[str, int], dict[int, Memory]] = field(default_factory=dict)
+    cut: dict[tuple[str, int], dict[int, NewStorage]] = field(default_factory=dict)
     reads: dict[tuple[str, str], Handle] = field(default_factory=dict)
     effects: set[str] = field(default_factory=set)
     """Kept writes that are seen without being returned: in an input, or by a later reader."""
-    memories: list[Memory] = field(default_factory=list)
+    memories: list[NewStorage] = field(default_factory=list)
 
 
 class Cutting:
@@ -83,8 +83,8 @@ class Cutting:
         self.versions: dict[int, int] = {}
         self.plan_ = CutPlan()
         self.there: dict[str, list[Handle]] = {}
-        self.lies: dict[Handle, dict[int, Memory]] = {}
-        self.writers: list[tuple[str, int, Memory]] = []
+        self.lies: dict[Handle, dict[int, NewStorage]] = {}
+        self.writers: list[tuple[str, int, NewStorage]] = []
 
     def plan(self, outputs: Sequence[fx.Node]) -> CutPlan:
         """The whole plan; `outputs` are the nodes that the new graph returns."""
@@ -101,28 +101,28 @@ class Cutting:
         return self.plan_
 
     def _originals(self) -> None:
-        shared: dict[int, Memory] = {}
+        shared: dict[int, NewStorage] = {}
         for name, node in self.by_name.items():
             if node.op not in ("placeholder", "get_attr") or name in self.computed or name not in self.values.memory:
                 continue
-            lies: dict[int, Memory] = {}
+            lies: dict[int, NewStorage] = {}
             for storage in self.values.memory[name]:
                 if storage not in shared:
-                    shared[storage] = Memory(storage, 0, 0, given=True)
+                    shared[storage] = NewStorage(storage, 0, 0, given=True)
                     self.plan_.memories.append(shared[storage])
                 lies[storage] = shared[storage]
                 if node.op == "placeholder":
                     shared[storage].inputs.append(name)
             self._put(name, name, lies)
 
-    def _put(self, name: str, handle: Handle, lies: dict[int, Memory]) -> None:
+    def _put(self, name: str, handle: Handle, lies: dict[int, NewStorage]) -> None:
         self.there.setdefault(name, []).append(handle)
         self.lies[handle] = lies
 
     def _run(self, node: fx.Node) -> None:
         handles = {argument: self._find(node.name, argument) for argument in node.all_input_nodes}
         place = self.rank[node.name]
-        lies: dict[int, Memory] = {}
+        lies: dict[int, NewStorage] = {}
         for handle in handles.values():
             for storage, memory in self.lies[handle].items():
                 memory.last_read = place
@@ -137,10 +137,10 @@ class Cutting:
                 memory.now += 1
                 memory.written = True
                 self.writers.append((node.name, place, memory))
-        own: dict[int, Memory] = {}
+        own: dict[int, NewStorage] = {}
         for storage in self.values.memory.get(node.name, ()):
             after = self.versions.get(storage, 0) + (storage in writes)
-            own[storage] = lies.get(storage) or Memory(storage, after, after, given=False)
+            own[storage] = lies.get(storage) or NewStorage(storage, after, after, given=False)
         self._put(node.name, node.name, own)
 
     def _find(self, user: str, argument: fx.Node) -> Handle:
@@ -161,9 +161,9 @@ class Cutting:
         self.plan_.reads[user, argument.name] = key
         return key
 
-    def _cut(self, key: tuple[str, int]) -> dict[int, Memory]:
+    def _cut(self, key: tuple[str, int]) -> dict[int, NewStorage]:
         """The memory that a recorded value comes to lie in: that of other inputs where it was the same."""
-        lies: dict[int, Memory] = {}
+        lies: dict[int, NewStorage] = {}
         for held in leaves(self.values.tree(*key)):
             if held.place is not None:
                 memory = self._joined(held, held.place[0])
@@ -171,10 +171,10 @@ class Cutting:
                 lies[held.place[0]] = memory
         for storage in self.values.memory[key[0]]:
             now = self.versions.get(storage, 0)
-            lies.setdefault(storage, Memory(storage, now, now, given=True))
+            lies.setdefault(storage, NewStorage(storage, now, now, given=True))
         return lies
 
-    def _joined(self, held: Held, storage: int) -> Memory:
+    def _joined(self, held: Held, storage: int) -> NewStorage:
         now = self.versions.get(storage, 0)
         for memory in self.plan_.memories:
             if memory.storage == storage and memory.now == now and (memory.inputs or memory.held):
@@ -183,7 +183,7 @@ class Cutting:
                 )
                 if memory.now == memory.birth or covered:
                     return memory
-        memory = Memory(storage, now, now, given=True)
+        memory = NewStorage(storage, now, now, given=True)
         self.plan_.memories.append(memory)
         return memory
 

@@ -55,14 +55,14 @@ def join_terminal(name: str) -> None:
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
 
 
-class Terminal:
+class NewTerminal:
     """A new terminal. `name`: its device."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = os.openpty()
         self.name = os.ttyname(self._theirs)
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> NewTerminal:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -37,7 +37,7 @@ from .child import WARM
 from .heartbeat import waited
 from .imports import TRUST
 from .processes import default_memory_bytes
-from .protocol import Answer, ChildError, Events, Frames, PendingTask, Query, Ready, frame_of
+from .protocol import ChildError, Events, Frames, PendingTask, Query, Ready, TaskResult, frame_of
 from .wall import PARTS
 
 _REMOVED = (
@@ -130,7 +130,7 @@ class Pending(PendingTask):
         self._coming: SimpleQueue[msgspec.Raw | None] = SimpleQueue()
         """Events that nobody took yet, and None behind the last."""
         self._done = threading.Event()
-        self._answer: Answer | None = None
+        self._answer: TaskResult | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """Each event as it comes, once, until the query has ended."""
@@ -138,7 +138,7 @@ class Pending(PendingTask):
             yield msgspec.json.decode(event)
         self._coming.put(None)  # for whoever asks again
 
-    def answer(self, timeout_s: float | None = None) -> Answer:
+    def answer(self, timeout_s: float | None = None) -> TaskResult:
         if timeout_s is None:
             waited(self._done, self._process.ready, self.query.function, self.query.payload, self.query.limit_s)
         elif not self._done.wait(timeout_s):
@@ -149,7 +149,7 @@ class Pending(PendingTask):
     def kill(self) -> None:
         self._process.kill(self.query)
 
-    def _resolve(self, answer: Answer) -> None:
+    def _resolve(self, answer: TaskResult) -> None:
         if not self._done.is_set():
             self._answer = answer
             if answer.value is None and self._last is not None:
@@ -257,7 +257,7 @@ class _Process:
         self.ready.set()
 
     def _take(self, body: bytes) -> None:
-        message = msgspec.json.decode(body, type=Ready | Answer | Events)
+        message = msgspec.json.decode(body, type=Ready | TaskResult | Events)
         if isinstance(message, Ready):
             self.notes, self.warm_seconds = message.notes, message.seconds
             self.start_s = time.monotonic() - self.begun
@@ -278,11 +278,11 @@ class _Process:
         if pending is not None:
             pending._resolve(message)
 
-    def _lost(self, query: Query) -> Answer:
+    def _lost(self, query: Query) -> TaskResult:
         log = ""
         with contextlib.suppress(OSError):
             log = (self.root / "server.log").read_text(errors="replace")[-4000:]
-        return Answer(
+        return TaskResult(
             query.id, "lost", output=log, error=ChildError("ServerLost", "the fork server ended before the answer came")
         )
 

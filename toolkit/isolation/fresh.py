@@ -41,7 +41,7 @@ BUG, GONE, UNSURE = 1, 0, 2
 
 
 @dataclass(frozen=True)
-class Trial:
+class FreshRun:
     """One run: the exit code (negative: the signal; None: over the time limit), what it printed, and its time."""
 
     code: int | None
@@ -49,7 +49,9 @@ class Trial:
     seconds: float
 
 
-def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any) -> Trial:
+def run_once(
+    program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any
+) -> FreshRun:
     """Runs one fresh process of a program. `how`: arguments of `run_command`."""
     trial = run_command([python, str(program.resolve()), *flags], limit_s=limit_s, **how)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
@@ -66,7 +68,7 @@ def run_command(
     bare: ForkServer | None = None,
     wall: Collection[str] | None = None,
     user: Mapping[str, str] | None = None,
-) -> Trial:
+) -> FreshRun:
     """Runs any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
     `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
@@ -93,10 +95,10 @@ def run_command(
         code, output = ran
         if after is not None:
             after(cwd)
-        return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
+        return FreshRun(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
-def run_many(program: Path, times: int, *flags: str, **how: Any) -> list[Trial]:
+def run_many(program: Path, times: int, *flags: str, **how: Any) -> list[FreshRun]:
     """Runs several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: arguments of
     `run_once`."""
     stop = threading.Event()

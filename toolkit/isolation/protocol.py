@@ -62,7 +62,7 @@ def frames_of(error: BaseException) -> list[str]:
     return [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame in reversed(frames)]
 
 
-class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
+class TaskResult(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
@@ -152,14 +152,14 @@ class PendingTask(ABC):
         return iter(())
 
     @abstractmethod
-    def answer(self, timeout_s: float | None = None) -> Answer:
+    def answer(self, timeout_s: float | None = None) -> TaskResult:
         """Waits for the end, whatever it is; raises TimeoutError when it is not there after `timeout_s`."""
 
     @abstractmethod
     def kill(self) -> None:
         """Ends it; its answer, "signal", comes soon. Nothing happens where it has ended already."""
 
-    def end(self) -> Answer:
+    def end(self) -> TaskResult:
         """Waits for an end that is the task's own: raises what it refused, EnvironmentLackError where the server is
         gone."""
         answer = self.answer()
@@ -186,7 +186,7 @@ def ask(
     return server.submit(task, dict(payload), limit_s, stage_limits=stage_limits)
 
 
-def raise_refusal(answer: Answer) -> None:
+def raise_refusal(answer: TaskResult) -> None:
     """Raises the error with which a task refused what the user asked, if that is how it ended."""
     failure = answer.error
     if failure is not None and failure.type.startswith(errors.__name__):

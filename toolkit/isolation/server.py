@@ -34,7 +34,7 @@ from ...dumps.errors import GraphdbgError
 from . import cache, child, processes
 from .child import TRACE_SIGNAL, Reply, run_child
 from .processes import address_space_tells, become_subreaper, oom_kills
-from .protocol import Answer, ChildError, Events, Frames, Query, Ready, frame_of
+from .protocol import ChildError, Events, Frames, Query, Ready, TaskResult, frame_of
 from .wall import Wall, begin, bubblewrap
 
 _KEEP_BYTES = 16_384
@@ -71,7 +71,7 @@ class Output:
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
 
-class Job:
+class ChildJob:
     """A forked child and what the server knows of it."""
 
     def __init__(self, query: Query, pid: int, folder: Path, pipe: int, events: int) -> None:
@@ -191,7 +191,7 @@ class Job:
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def reap(self) -> Answer | None:
+    def reap(self) -> TaskResult | None:
         """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs.
 
         The pipes stay open: the server has to stop watching them first.
@@ -211,8 +211,8 @@ class Job:
                 self._live.unlink()
         return answer
 
-    def _answer(self, code: int) -> Answer:
-        answer = Answer(self.query.id, "lost", output=self.output.text(), exit_code=code)
+    def _answer(self, code: int) -> TaskResult:
+        answer = TaskResult(self.query.id, "lost", output=self.output.text(), exit_code=code)
         with contextlib.suppress(OSError):
             answer.stage = opening.read_text(self.folder / "mark")
         reply = None
@@ -274,7 +274,7 @@ class Server:
     def __init__(self, connection: socket.socket, first: bytes = b"") -> None:
         self.connection, self.first, self.bwrap = connection, first, bool(first)
         self.frames = Frames()
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, ChildJob] = {}
         self.waiting: list[Query] = []
         self.ready = False
         self.began = time.monotonic()
@@ -383,7 +383,7 @@ class Server:
                 job.kill()
         if any(query.id == number for query in self.waiting):
             self.waiting = [query for query in self.waiting if query.id != number]
-            self._send(Answer(number, "signal", signal="SIGKILL"))
+            self._send(TaskResult(number, "signal", signal="SIGKILL"))
 
     def _go_on_through(self, command: Sequence[str]) -> None:
         """Waits while another of this kind serves, in namespaces: bwrap ends it with this thread, which a client's may
@@ -456,7 +456,7 @@ class Server:
             try:
                 self._fork(query)
             except OSError as error:
-                self._send(Answer(query.id, "lost", error=ChildError("OSError", f"cannot fork: {error}")))
+                self._send(TaskResult(query.id, "lost", error=ChildError("OSError", f"cannot fork: {error}")))
 
     def _fork(self, query: Query) -> None:
         assert self.settings is not None
@@ -475,7 +475,7 @@ class Server:
             run_child(query, folder, write, report, server, enter)
         for end in (write, report):
             os.close(end)
-        job = Job(query, pid, folder, read, events)
+        job = ChildJob(query, pid, folder, read, events)
         self.jobs[pid] = job
         self.selector.register(read, selectors.EVENT_READ, job.read)
         self.selector.register(events, selectors.EVENT_READ, partial(self._pass_on, job))
@@ -489,14 +489,14 @@ class Server:
         places = self.wall.prepared([root, *map(Path, (self.settings.cache_dir, *query.wall))])
         return partial(self.wall.enter, places, root / "home")
 
-    def _pass_on(self, job: Job) -> bool:
+    def _pass_on(self, job: ChildJob) -> bool:
         """Sends the events that a child reported; False once no more can come."""
         reported = job.reported()
         if reported is not None and reported.rows:
             self._send(reported)
         return reported is not None
 
-    def _finish(self, job: Job, answer: Answer) -> None:
+    def _finish(self, job: ChildJob, answer: TaskResult) -> None:
         del self.jobs[job.pid]
         self._pass_on(job)
         for pipe in (job.pipe, job.events):

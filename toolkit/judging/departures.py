@@ -29,7 +29,7 @@ SAMPLES = 3
 CHECK = ("nan", "accuracy")
 
 
-class Departure(NamedTuple):
+class WrongValue(NamedTuple):
     """One value that is wrong on right inputs: its node, "accuracy", "nan" or "metadata", and the relative error."""
 
     name: str
@@ -42,10 +42,10 @@ class _Seen(NamedTuple):
     truth: torch.Tensor | None
     eager: torch.Tensor
     length: int
-    departure: Departure
+    departure: WrongValue
 
 
-def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
+def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[WrongValue]:
     """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its
     arguments.
 
@@ -59,7 +59,7 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
         length, known = reduction_length(nodes[name]), None if truth is None else [truth]
         difference = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
         if difference is not None:
-            departure = Departure(name, difference.kind, difference.size, difference.text)
+            departure = WrongValue(name, difference.kind, difference.size, difference.text)
             seen[name] = _Seen(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:

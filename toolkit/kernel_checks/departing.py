@@ -21,7 +21,7 @@ from ...dumps.wording import counted
 from ..live.eager import GraphRunError, clone_inputs
 from ..triton.interpreting.memory import Access, AccessWatch
 from ..triton.interpreting.on_cpu import running
-from ..triton.interpreting.session import Interpretation, Launch, Observer
+from ..triton.interpreting.session import Interpretation, InterpretedLaunch, LaunchObserver
 from .findings import KernelFault
 from .tracking import Collected, LaunchPlace, LenientBuilder, checking_builder
 from .watching import Checking, WrapperCall
@@ -65,7 +65,7 @@ def departures(
             eager = run.wrapper.eager(run.inputs, set(run.wrapper.nodes.values()))
         except GraphRunError:
             continue
-        beside = Beside(run, eager, verdict)
+        beside = LaunchComparison(run, eager, verdict)
         before, session.observers, session.launches = session.observers, (beside,), 0
         try:
             torch.manual_seed(_SEED)
@@ -79,7 +79,7 @@ def departures(
     return faults
 
 
-class Beside(Observer):
+class LaunchComparison(LaunchObserver):
     """Compares until one departs."""
 
     def __init__(self, run: WrapperCall, eager: dict[str, torch.Tensor], verdict: str) -> None:
@@ -89,13 +89,13 @@ class Beside(Observer):
         self._launched: Counter[str] = Counter()
         self._watch: _Stores | None = None
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         assert self.run.wrapper is not None
         self._watch = _Stores(self.run.wrapper.place(launch, self._launched[launch.kernel]))
         self._launched[launch.kernel] += 1
         return self._watch
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         watch = self._watch
         if self.found or watch is None:
             return

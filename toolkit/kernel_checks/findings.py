@@ -77,7 +77,7 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
         return KINDS[self.kind]
 
 
-class Checked(msgspec.Struct, omit_defaults=True):
+class CheckedKernels(msgspec.Struct, omit_defaults=True):
     """The result of a checked run. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as
     are none by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results;
     `wrong`: that they are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""

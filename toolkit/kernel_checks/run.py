@@ -35,7 +35,7 @@ from ..triton.interpreting.session import Interpretation
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import from_exception
 from ..verdicts.verdict import WHOLE, judged, skipped
-from .findings import Checked
+from .findings import CheckedKernels
 from .tracking import checking_builder
 from .watching import Checking
 from .wrapper import Wrappers
@@ -118,7 +118,7 @@ class CheckedRung(TritonInterpret):
 
 def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
-) -> Checked:
+) -> CheckedKernels:
     """Compiles, interprets and checks a graph's kernels. `kernel`: that one alone; `edit(name, source)`: another source
     for a kernel; `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and
     departing ones blamed on a kernel."""
@@ -129,7 +129,9 @@ def checked(
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
     if alone:  # kernels may be checked whatever becomes of eager
         outcome = _unjudged(rung, case, seed, outcome)
-    report = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text)
+    report = CheckedKernels(
+        seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text
+    )
     checking = rung.checking
     if checking is None:
         report.cannot = outcome.text

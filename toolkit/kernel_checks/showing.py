@@ -26,7 +26,7 @@ from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import with_flags
 from ..verdicts.verdict_words import first_line
-from .findings import Checked, KernelFault
+from .findings import CheckedKernels, KernelFault
 
 TASK = f"{__name__}:task"
 _WIDTH = 8
@@ -50,7 +50,7 @@ _ALWAYS = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 
 """What the JSON says though there is none of it."""
 
 
-def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
+def _json(name: str, saved: SavedGraph, checked: CheckedKernels) -> dict[str, Any]:
     rows, notes = (
         [msgspec.to_builtins(fault) | {"what": fault.what} for fault in faults]
         for faults in (checked.findings, checked.notes)
@@ -71,11 +71,15 @@ def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
     }
 
 
-def check(saved: SavedGraph, server: ForkServer, kernel: str | None, how: How) -> Checked:
+def check(saved: SavedGraph, server: ForkServer, kernel: str | None, how: How) -> CheckedKernels:
     """Checks one saved graph in a child; one that dies is reported too. Raises GraphdbgError where it cannot be loaded,
     where Triton is missing, and where there is no such kernel."""
     answer = ask(TASK, {**how.payload(saved), "kernel": kernel}, how.limit_s, server=server).end()
-    checked = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
+    checked = (
+        msgspec.convert(answer.value, CheckedKernels)
+        if answer.status == "done"
+        else CheckedKernels(cannot=how_ended(answer))
+    )
     checked.peak_bytes = answer.peak_bytes
     return checked
 
@@ -101,7 +105,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     return msgspec.to_builtins(report)
 
 
-def text(checked: Checked, graph: str) -> str:
+def text(checked: CheckedKernels, graph: str) -> str:
     """The whole report."""
     rows = [f"{graph}: {headline(checked)}"]
     for number, fault in enumerate((*checked.findings, *checked.notes), 1):
@@ -114,7 +118,7 @@ def text(checked: Checked, graph: str) -> str:
     return "\n".join(rows)
 
 
-def headline(checked: Checked) -> str:
+def headline(checked: CheckedKernels) -> str:
     """One line: how much was checked, and whether all is well."""
     calls = f"{counted(checked.calls, 'library call')} not checked"
     amount = f"{counted(checked.kernels, 'kernel')}, {counted(checked.launches, 'launch')}, {calls}"
@@ -177,7 +181,7 @@ def _short(dtype: str) -> str:
     return dtype.replace("bfloat", "bf").replace("float", "f") if "float8" not in dtype else dtype
 
 
-def _times(report: Checked) -> str:
+def _times(report: CheckedKernels) -> str:
     checked = f"checked {report.seconds_checked:.2g} s"
     if report.seconds_plain is None:
         return checked

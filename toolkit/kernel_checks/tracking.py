@@ -29,7 +29,7 @@ from ..torch_private import all_replaced
 from ..triton.interpreting._triton import Handle
 from ..triton.interpreting.builder import BUILDER, Builder, is_float, not_finite, numbers
 from ..triton.interpreting.memory import Access, AccessWatch, Memory
-from ..triton.interpreting.session import Launch
+from ..triton.interpreting.session import InterpretedLaunch
 from .findings import KernelFault, UserLine
 
 
@@ -38,7 +38,7 @@ class LaunchPlace:
     """The launch that runs, with its nodes and the user's lines; `number`: the program, in the order in which they
     run."""
 
-    launch: Launch
+    launch: InterpretedLaunch
     nodes: list[str] = field(default_factory=list)
     lines: list[UserLine] = field(default_factory=list)
     node_of: dict[str, str] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Collected:
         return fault
 
 
-def argument_of(launch: Launch, access: Access | None, text: str) -> str:
+def argument_of(launch: InterpretedLaunch, access: Access | None, text: str) -> str:
     """The kernel's name of what was accessed: of several that lie in one storage, the one that the line names."""
     if access is None or access.zone is None:
         return ""
@@ -231,7 +231,7 @@ _MOVED = frozenset(
 _LOADS = ("create_load", "create_masked_load", "create_atomic_rmw", "create_atomic_cas")
 
 
-class Event(NamedTuple):
+class KernelEvent(NamedTuple):
     """A birth or an overflow, at a line of the kernel."""
 
     kind: str
@@ -243,7 +243,7 @@ class Tracker(AccessWatch):
 
     def __init__(self, place: LaunchPlace, collected: Collected) -> None:
         self.place, self.collected = place, collected
-        self.events: list[Event] = [Event("", 0)]
+        self.events: list[KernelEvent] = [KernelEvent("", 0)]
         self.found: list[tuple[KernelFault, str]] = []
         self.paused = False
 
@@ -261,7 +261,7 @@ class Tracker(AccessWatch):
                     self._found(event, access, access.live & (reached == number))
         return True
 
-    def _found(self, event: Event, access: Access, lanes: np.ndarray) -> None:
+    def _found(self, event: KernelEvent, access: Access, lanes: np.ndarray) -> None:
         here = self.place.line()
         does = f"the address of line {here}" if event.kind == "overflow" else f"stored by line {here}"
         fault = self.collected.add(event.kind, self.place, access, lanes, line=event.line, detail=does)
@@ -396,7 +396,7 @@ class Tracker(AccessWatch):
         output.events = events
 
     def _event(self, kind: str) -> int:
-        event = Event(kind, self.place.line())
+        event = KernelEvent(kind, self.place.line())
         if event not in self.events:
             self.events.append(event)
         return self.events.index(event)

@@ -27,7 +27,7 @@ from ...dumps.wording import counted
 from ..live.eager import clone_inputs
 from ..triton.interpreting.builder import not_finite
 from ..triton.interpreting.memory import Access, AccessWatch, Zone
-from ..triton.interpreting.session import Launch, Observer
+from ..triton.interpreting.session import InterpretedLaunch, LaunchObserver
 from .findings import KernelFault
 from .tracking import Collected, LaunchPlace, followed
 from .wrapper import Wrapper, Wrappers
@@ -35,7 +35,7 @@ from .wrapper import Wrapper, Wrappers
 SEVERAL = -1
 
 
-class Shadow:
+class StorageShadow:
     """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`:
     program + 1 of this launch, 0 for none, SEVERAL readers; None before the first."""
 
@@ -83,7 +83,7 @@ class Shadows:
     """The shadows of one run."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Shadow] = {}
+        self._known: dict[int, StorageShadow] = {}
 
     def clear(self) -> None:
         """Forgets everything at the start of a wrapper: all that it gets holds values."""
@@ -95,7 +95,7 @@ class Shadows:
             self._known = {key: shadow for key, shadow in self._known.items() if not shadow.reference.expired()}
         storage = tensor.untyped_storage()
         weak = StorageWeakRef(storage)
-        self._known[storage._cdata] = Shadow(storage.nbytes(), tensor.element_size(), weak, holds=False)
+        self._known[storage._cdata] = StorageShadow(storage.nbytes(), tensor.element_size(), weak, holds=False)
 
     def filled(self, tensor: torch.Tensor) -> None:
         """Records that something outside of kernels wrote all elements of a tensor."""
@@ -110,17 +110,17 @@ class Shadows:
             return 0, None
         return int((~_elements(shadow, tensor)).sum()), shadow.by
 
-    def of(self, zone: Zone) -> Shadow:
+    def of(self, zone: Zone) -> StorageShadow:
         """The shadow of a zone of memory."""
         if "shadow" not in zone.facts:
             key = zone.storage._cdata
             if key not in self._known:
-                self._known[key] = Shadow(zone.data.nbytes, 16, StorageWeakRef(zone.storage), holds=True)
+                self._known[key] = StorageShadow(zone.data.nbytes, 16, StorageWeakRef(zone.storage), holds=True)
             zone.facts["shadow"] = self._known[key]
         return zone.facts["shadow"]
 
 
-def _elements(shadow: Shadow, tensor: torch.Tensor) -> np.ndarray:
+def _elements(shadow: StorageShadow, tensor: torch.Tensor) -> np.ndarray:
     """A writable view of `written` with the tensor's own shape (a last dimension more for several grains an
     element)."""
     assert shadow.written is not None
@@ -147,7 +147,7 @@ class WrapperCall(NamedTuple):
     inputs: list[Any]
 
 
-class Checking(Observer):
+class Checking(LaunchObserver):
     """`only`: findings of that kernel alone. `active`: False while a run is to be left alone."""
 
     def __init__(self, wrappers: Wrappers, only: str | None = None) -> None:
@@ -188,7 +188,7 @@ class Checking(Observer):
         self._launched.clear()
         self.runs.append(WrapperCall(call, self.wrappers.of(call), clone_inputs(list(inputs))))
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         if not self.active:
             return None
         self._inside = True
@@ -202,7 +202,7 @@ class Checking(Observer):
         self.watch = LaunchWatch(self, place)
         return self.watch
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         if not self.active:
             return
         self._inside = False
@@ -310,7 +310,7 @@ class LaunchWatch(AccessWatch):
         {"load": self._load, "store": self._store}.get(access.kind, self._atomic)(access, zone, shadow)
         return True
 
-    def _load(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+    def _load(self, access: Access, zone: Zone, shadow: StorageShadow) -> None:
         shadow.read = True
         private = self.alone or zone.storage._cdata in self.read_only
         if shadow.written is None and private:
@@ -330,7 +330,7 @@ class LaunchWatch(AccessWatch):
             before = shadow.reader[places]
             shadow.reader[places] = np.where((before == 0) | (before == me), me, SEVERAL)
 
-    def _store(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+    def _store(self, access: Access, zone: Zone, shadow: StorageShadow) -> None:
         places = self._places(access, shadow)
         if shadow.read:
             self._remember(access, zone)
@@ -348,11 +348,11 @@ class LaunchWatch(AccessWatch):
                 self._by(shadow)
         self._not_finite(access)
 
-    def _by(self, shadow: Shadow) -> None:
+    def _by(self, shadow: StorageShadow) -> None:
         shadow.wrote, line = True, self.place.line()
         shadow.by = self.launch.kernel, line, self.place.text(line)
 
-    def _atomic(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+    def _atomic(self, access: Access, zone: Zone, shadow: StorageShadow) -> None:
         places = self._places(access, shadow)
         self._remember(access, zone)
         if shadow.written is not None:
@@ -403,7 +403,7 @@ class LaunchWatch(AccessWatch):
     def _add(self, kind: str, access: Access, lanes: np.ndarray, **more: Any) -> KernelFault:
         return self.checking.collected.add(kind, self.place, access, lanes, **more)
 
-    def _places(self, access: Access, shadow: Shadow) -> np.ndarray:
+    def _places(self, access: Access, shadow: StorageShadow) -> np.ndarray:
         index = access.index
         return shadow.places(index if access.inside.all() else index[access.inside], access.dtype.itemsize)
 

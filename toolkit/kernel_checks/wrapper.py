@@ -25,7 +25,7 @@ from ..kernels.heard import kernels_heard
 from ..live.eager import clone_inputs, is_uninitialised, run_graph
 from ..triton import pretended
 from ..triton.interpreting.on_cpu import devices_on_cpu
-from ..triton.interpreting.session import Launch
+from ..triton.interpreting.session import InterpretedLaunch
 from .findings import UserLine
 from .tracking import LaunchPlace
 
@@ -57,7 +57,7 @@ class Wrapper:
         nodes = sorted(nodes, key=lambda node: order.get(node, len(order)))
         return [node.name for node in nodes], list(dict.fromkeys(line for node in nodes if (line := line_of(node))))
 
-    def place(self, launch: Launch, call: int) -> LaunchPlace:
+    def place(self, launch: InterpretedLaunch, call: int) -> LaunchPlace:
         """The `call`th launch of a kernel, with what is known of it."""
         nodes, lines = self.behind(launch.kernel, call)
         return LaunchPlace(launch, nodes, lines, self.nodes, is_empty=self.is_empty, scattering=self.scattering(nodes))

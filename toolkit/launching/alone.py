@@ -34,7 +34,7 @@ from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR, compare
 from ..numerics.measures import Noise, relative_rmse, rms, tolerance, wide
 from ..triton.emission import loaded
 from .asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, measured, placed
-from .launches import Launch, Launches, Tensor, Written, open_launches
+from .launches import Launch, Launches, TensorLayout, Written, open_launches
 
 _SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")
 _MOVED = {"float32", "float64"}
@@ -211,7 +211,7 @@ def flat(data: bytes | memoryview | torch.Tensor, dtype: torch.dtype) -> torch.T
     return whole[: whole.numel() // width * width].view(dtype)
 
 
-def view(data: bytes | memoryview | torch.Tensor, tensor: Tensor) -> torch.Tensor:
+def view(data: bytes | memoryview | torch.Tensor, tensor: TensorLayout) -> torch.Tensor:
     """An argument as a view of the bytes of its storage."""
     return flat(data, dtype_of(tensor.dtype)).as_strided(tensor.shape, tensor.stride, tensor.offset)
 

@@ -23,7 +23,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.store import SavedGraph
 from ...dumps.tables import Column, render
 from ...dumps.wording import count_text, size_text
-from ..isolation import Answer, ForkServer, ask
+from ..isolation import ForkServer, TaskResult, ask
 from ..live.how import USUAL, How
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
@@ -336,7 +336,7 @@ def launches_of(
     return open_launches(folder)
 
 
-def _failed(answer: Answer, folder: Path) -> RunError:
+def _failed(answer: TaskResult, folder: Path) -> RunError:
     count = len(open_launches(folder).launches) if (folder / INDEX).is_file() else 0
     error = answer.error
     said = f"{error.type.rpartition('.')[2]}: {error.message}".splitlines()[0] if error else ended(answer)
@@ -344,7 +344,7 @@ def _failed(answer: Answer, folder: Path) -> RunError:
     return RunError(what, said, "graphdbg replay --rung triton_interpret tells more")
 
 
-def ended(answer: Answer) -> str:
+def ended(answer: TaskResult) -> str:
     """How a process ended, as text."""
     if answer.error is not None:
         said = str(answer.error.message).strip().splitlines() or [""]

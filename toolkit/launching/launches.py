@@ -61,7 +61,7 @@ class Storage(msgspec.Struct, frozen=True):
     after: str = ""
 
 
-class Tensor(msgspec.Struct, frozen=True):
+class TensorLayout(msgspec.Struct, frozen=True):
     """How an argument lies in its storage, in elements. `storage`: its place in the launch's list."""
 
     dtype: str
@@ -108,7 +108,7 @@ class Launch(msgspec.Struct):
     constants: dict[str, Number | str]
     passed: list[str | Number | list[Number]]
     names: list[str]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, TensorLayout]
     storages: list[Storage]
     written: list[Written]
     calls: int = 1
@@ -272,7 +272,7 @@ def _check(launch: Launch, name: str, where: str) -> None:
             check_hash(hashed, where)
 
 
-def _check_tensor(argument: str, tensor: Tensor, launch: Launch, refuse: Any) -> None:
+def _check_tensor(argument: str, tensor: TensorLayout, launch: Launch, refuse: Any) -> None:
     if tensor.dtype not in DTYPES or not 0 <= tensor.storage < len(launch.storages):
         raise refuse(f"{argument} has dtype {tensor.dtype!r} in storage {tensor.storage}")
     if len(tensor.shape) != len(tensor.stride) or min((*tensor.shape, *tensor.stride, tensor.offset), default=0) < 0:

@@ -41,9 +41,8 @@ from ..rungs.triton_interpret import TritonInterpret
 from ..triton import pretended
 from ..triton.interpreting.memory import Access, AccessWatch, Zone
 from ..triton.interpreting.on_cpu import running
-from ..triton.interpreting.session import Interpretation, Kernel, Launch, Observer
-from .launches import DTYPES, VERSION, Index, LaunchWriter, Number, Storage, Tensor, Written
-from .launches import Launch as Saved
+from ..triton.interpreting.session import Interpretation, InterpretedKernel, InterpretedLaunch, LaunchObserver
+from .launches import DTYPES, VERSION, Index, Launch, LaunchWriter, Number, Storage, TensorLayout, Written
 
 Wanted = Callable[[str, int], bool]
 """(kernel, which of its launches, from 1) -> whether to keep it."""
@@ -84,10 +83,10 @@ class CompiledGraph:
     nodes: Mapping[str, str]
     mutated: set[str]
     rows: dict[str, list[KernelRow]]
-    launches: list[tuple[Saved, dict[str, torch.Tensor]]] = field(default_factory=list)
+    launches: list[tuple[Launch, dict[str, torch.Tensor]]] = field(default_factory=list)
 
 
-class Saver(Observer):
+class Saver(LaunchObserver):
     """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: filled while code is
     written."""
 
@@ -97,15 +96,15 @@ class Saver(Observer):
         self.notes: list[str] = []
         self.calls: Counter[str] = Counter()
         self._parts: dict[int, tuple[Any, CompiledGraph]] = {}
-        self._made: dict[int, tuple[Kernel, CompiledGraph | None]] = {}
+        self._made: dict[int, tuple[InterpretedKernel, CompiledGraph | None]] = {}
         self._inputs: list[Any] = []
         self._here: Counter[tuple[int, str]] = Counter()
         self._held: set[tuple[str, int]] = set()
-        self._last: dict[str, tuple[Saved, int, torch.Tensor]] = {}
+        self._last: dict[str, tuple[Launch, int, torch.Tensor]] = {}
         """Mutated buffer -> the launch that wrote it last, which of its arguments, and the tensor."""
         self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
 
-    def kernel(self, kernel: Kernel) -> None:
+    def kernel(self, kernel: InterpretedKernel) -> None:
         """Called while a wrapper with this kernel is loaded."""
         graph = pretended.graph_in_hand()
         if graph is not None and id(graph) not in self._parts:
@@ -124,7 +123,7 @@ class Saver(Observer):
         self._held.clear()
         self._last.clear()
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         self.calls[launch.kernel] += 1
         self._open = None
         if not self.wanted(launch.kernel, self.calls[launch.kernel]):
@@ -138,7 +137,7 @@ class Saver(Observer):
         self._open = watch, time.perf_counter(), storages
         return watch
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         kernel, part = self._made[id(launch.autotuner)]
         place = self._here[id(part), launch.kernel]
         self._here[id(part), launch.kernel] += 1
@@ -168,7 +167,7 @@ class Saver(Observer):
             for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, target)]:
                 self._no_node(name)
 
-    def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
+    def _overwritten(self, launch: InterpretedLaunch, names: Iterable[str]) -> None:
         """Forgets what a mutated buffer held before, which was not yet the value of its node. Memory that got another
         name is another's."""
         for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
@@ -178,7 +177,7 @@ class Saver(Observer):
         saved, place, _ = self._last.pop(buffer)
         saved.written[place] = Written(saved.written[place].argument, buffer)
 
-    def _written(self, launch: Launch, name: str, part: CompiledGraph | None) -> Written:
+    def _written(self, launch: InterpretedLaunch, name: str, part: CompiledGraph | None) -> Written:
         """Which node's value an argument holds: of a buffer that is written to again the last launch's."""
         buffer = launch.buffers.get(name, "")
         place = buffer, launch.arguments[name].untyped_storage()._cdata
@@ -249,23 +248,23 @@ class Saver(Observer):
 
 
 def _saved(
-    launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter
-) -> Saved:
+    launch: InterpretedLaunch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter
+) -> Launch:
     places = {key: place for place, key in enumerate(storages)}
     rows = [
         Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
         for storage, before in storages.values()
     ]
 
-    def laid_out(tensor: torch.Tensor) -> Tensor:
+    def laid_out(tensor: torch.Tensor) -> TensorLayout:
         layout = tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
-        return Tensor(_name(tensor.dtype), *layout, places[tensor.untyped_storage()._cdata])
+        return TensorLayout(_name(tensor.dtype), *layout, places[tensor.untyped_storage()._cdata])
 
     tensors = {name: laid_out(tensor) for name, tensor in launch.tensors.items()}
     names = {id(value): name for name, value in launch.tensors.items()}
     config = launch.config
     fixed = {name: _plain(value) for name, value in launch.arguments.items() if name in launch.constants}
-    return Saved(
+    return Launch(
         launch.kernel,
         launch.number,
         call,
@@ -287,7 +286,7 @@ def _saved(
     )
 
 
-def _written_names(saved: Saved) -> list[str]:
+def _written_names(saved: Launch) -> list[str]:
     """The arguments whose storage was written: of an input that is an output as well, the output's name."""
     written = {name: each.storage for name, each in saved.tensors.items() if saved.storages[each.storage].after}
     several = {place for place, count in Counter(written.values()).items() if count > 1}

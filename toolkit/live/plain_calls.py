@@ -23,7 +23,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ...dumps.program.torch_names import INDEX, Plain, Slice, plain_call
+from ...dumps.program.torch_names import INDEX, PlainCall, Slice, plain_call
 from .. import torch_private as t
 from .execution import identical
 
@@ -34,7 +34,7 @@ _UNINITIALISED = ("aten.empty", "aten.new_empty")
 """Operators whose results have a form and no values (how their names begin)."""
 
 
-def plain_of(node: fx.Node) -> Plain | None:
+def plain_of(node: fx.Node) -> PlainCall | None:
     """The plain form of what a node calls, as far as its name and arguments show; None where it has none, or is
     plain."""
     if node.op != "call_function" or not hasattr(node.target, "_schema"):
@@ -42,7 +42,7 @@ def plain_of(node: fx.Node) -> Plain | None:
     return plain_call(str(node.target), node.args, node.kwargs)
 
 
-def rewrite(node: fx.Node, plain: Plain) -> None:
+def rewrite(node: fx.Node, plain: PlainCall) -> None:
     """Makes a node the plain call; its users stay, the record of its origin goes."""
     target, args = _applied(plain)
     node.op, node.target = ("call_method" if isinstance(target, str) else "call_function"), target
@@ -91,7 +91,7 @@ def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return form(*given, **plain.kwargs)
 
 
-def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
+def _applied(plain: PlainCall) -> tuple[Any, tuple[Any, ...]]:
     """A function, or the name of a method, and its arguments."""
     if plain.call == INDEX:
         parts = tuple(slice(*argument) if isinstance(argument, Slice) else argument for argument in plain.args[1:])

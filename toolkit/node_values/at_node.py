@@ -26,8 +26,8 @@ import msgspec
 from ...dumps import temporary
 from ...dumps.browse.about import no_node
 from ...dumps.store import SavedGraph
-from ..isolation import Answer, ForkServer, ask, opened
-from ..isolation.child import TERMINAL, Terminal
+from ..isolation import ForkServer, TaskResult, ask, opened
+from ..isolation.child import TERMINAL, NewTerminal
 from ..live.how import USUAL, How
 from ..replaying.after_failure import saw_nan
 from ..replaying.replay import replay
@@ -144,7 +144,7 @@ class _Reading:
             yield event
         self._take(asked.end())
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: TaskResult) -> None:
         end = self.end
         signature = from_answer(answer)
         if answer.status != "done":
@@ -269,7 +269,7 @@ def at_node(
             if terminal is None:
                 _take(reading, ask(TASK, payload, how.limit_s, server=used))
                 return
-            with Terminal() as given:
+            with NewTerminal() as given:
                 payload |= {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
                 asked = ask(TASK, payload, _FOREVER_S, server=used)
                 reading.at = next((message for message in asked if "value" in message), {})

@@ -50,10 +50,10 @@ from .aside import (
     watched_by,
 )
 from .comparing import Left, Narrow, Rounding
-from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
+from .operators import POISONS, Poison, WaitForDevice, Watching, draws, first_difference
 from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
-from .start import ABSENT, Start, counts, leaves_of
+from .start import ABSENT, StartState, counts, leaves_of
 
 if TYPE_CHECKING:
     from .shadowing import Asked, Shadow
@@ -110,7 +110,7 @@ def _broadcasts(replica: DistributedDataParallel) -> bool:
 class Beside:
     """One call beside the program's own."""
 
-    def __init__(self, shadow: Shadow, asked: Asked, call: Call, start: Start) -> None:
+    def __init__(self, shadow: Shadow, asked: Asked, call: Call, start: StartState) -> None:
         self.shadow, self.asked, self.function, self.call = shadow, asked, asked.function, call
         self.start: Any = start
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
@@ -355,7 +355,7 @@ class Beside:
             return _UNWRITTEN
         if not own:
             return "" if self.call.number else _FIRST
-        waited = [measured(mode=Waiting()) for _ in range(4)]
+        waited = [measured(mode=WaitForDevice()) for _ in range(4)]
         agree = all(comparing.agree(waited[0].values, left.values) for left in waited[1:])
         return _UNWAITED if agree and torch.cuda.is_available() else ""
 
@@ -404,7 +404,7 @@ class Beside:
             return
         if not named or comparing.agree(eager, {**eager, **named}):
             return
-        after = Start(self.start.reached)
+        after = StartState(self.start.reached)
         try:
             row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
             if not row.verdict.failed:
@@ -568,7 +568,7 @@ class Beside:
         self.given.clear()
 
     def _backward(self) -> None:
-        now: Any = Start(self.start.reached)
+        now: Any = StartState(self.start.reached)
         began = time.monotonic()
         try:
             eager = self._gradients("eager")

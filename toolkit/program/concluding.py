@@ -30,7 +30,7 @@ from ...dumps.store import open_run
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..isolation.cache import known_seed
-from ..isolation.fresh import BUG, GONE, Trial, run_many
+from ..isolation.fresh import BUG, GONE, FreshRun, run_many
 from ..node_values.seen import size_text
 from ..verdicts.ladder_words import kernel_check
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
@@ -135,7 +135,7 @@ def shown(program: Path, python: str, until: float = math.inf) -> Repro:
     installed = [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
     user |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(installed)}  # an empty one is none
 
-    def run(times: int, *flags: str) -> list[Trial]:
+    def run(times: int, *flags: str) -> list[FreshRun]:
         limit_s = min(LIMIT_S, max(1.0, until - time.monotonic()))
         return run_many(program, times, *flags, limit_s=limit_s, python=python, seed=known_seed(), user=user)
 
@@ -162,7 +162,7 @@ FACTOR = 16.0
 _SHOWN = 8
 
 
-class Series(msgspec.Struct):
+class CallSeries(msgspec.Struct):
     """One value of one function over its calls: the relative differences of the last rung, and what rounding alone
     does."""
 
@@ -183,7 +183,7 @@ class Series(msgspec.Struct):
 class Drift(msgspec.Struct):
     """All series, the worst first, and the sentence about them."""
 
-    series: list[Series]
+    series: list[CallSeries]
     sentence: str
 
     @property
@@ -194,7 +194,7 @@ class Drift(msgspec.Struct):
         return [f"{name:<{width}}  {_series_line(series)}" for name, series in shown.items()]
 
 
-def _series_line(series: Series) -> str:
+def _series_line(series: CallSeries) -> str:
     picture = "".join(map(_block, series.differences))
     return f"{picture}  at most {max(series.differences):.1e}; rounding alone {max(series.rounding):.1e}"
 
@@ -206,14 +206,14 @@ def _block(value: float) -> str:
 
 def drift(calls: Sequence[Call]) -> Drift | None:
     """The drift of the calls that were looked at; None for fewer than three of a function."""
-    by_value: dict[tuple[str, str], Series] = {}
+    by_value: dict[tuple[str, str], CallSeries] = {}
     for call in calls:
         for part in ("", "backward"):
             rows: list[Any] = [row for row in call.rows if row.part == part]
             if len(rows) < 2:
                 continue
             for value, far in rows[-1].differences.items():
-                curve = by_value.setdefault((call.function, value), Series(call.function, value, [], [], []))
+                curve = by_value.setdefault((call.function, value), CallSeries(call.function, value, [], [], []))
                 curve.calls.append(call.number)
                 curve.differences.append(far)
                 curve.rounding.append(rows[0].differences.get(value, 0.0))

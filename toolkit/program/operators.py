@@ -132,7 +132,7 @@ class Poison(EagerMode):
                     fill(tensor, poison=self.byte)
 
 
-class Waiting(EagerMode):
+class WaitForDevice(EagerMode):
     """Waits for the device after each operation."""
 
     def after(self, func: Any, given: Any, output: Any) -> None:

@@ -41,7 +41,7 @@ from .reach import argument_names, callable_of, own_file, own_modules
 from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
-from .start import Start
+from .start import StartState
 
 if TYPE_CHECKING:
     from .shadowing import Asked
@@ -413,7 +413,7 @@ class FunctionCalls:
         self.settings: list[str] = []
         self.why = ""
 
-    def call(self, asked: Asked, start: Start, ambient: Any, touched: set[Any], wanted: bool) -> None:
+    def call(self, asked: Asked, start: StartState, ambient: Any, touched: set[Any], wanted: bool) -> None:
         """Keeps the state that a call begins with. `wanted`: also where it is large; `touched`: see `Source.begin`."""
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
@@ -429,7 +429,9 @@ class FunctionCalls:
         except Exception as error:  # noqa: BLE001  objects of the program answer as they like; its calls are judged
             self.why = f"{NO_TEXT}: {type(error).__name__}: {error}"
 
-    def _lines(self, function: Any, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any]) -> list[str]:
+    def _lines(
+        self, function: Any, args: Any, kwargs: Any, start: StartState, ambient: Any, touched: set[Any]
+    ) -> list[str]:
         source, names = self.source, argument_names(*callable_of(function))
         source.begin(start, touched)
         hints = [names[at] if at < len(names) else f"argument_{at}" for at in range(len(args))]

@@ -45,7 +45,7 @@ from .comparing import Levels
 from .reach import Reading, callable_of, own_modules, place_of, reach, user_place
 from .records import DEFAULT_CALLS, FILE, LOST, REPLICA, Call, CallRung
 from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted, without_cuda_graphs
-from .start import NotCopied, Start
+from .start import NotCopied, StartState
 
 LIGHT = 0.1
 """The share of the program's time that the states before calls that are not scheduled may take."""
@@ -81,11 +81,11 @@ class Asked(NamedTuple):
         """The program's own result."""
         return self.function.compiled(*self.args, **self.kwargs)
 
-    def start(self) -> Start | None:
+    def start(self) -> StartState | None:
         """The state that it begins with; None where that cannot be copied (`_compare` says why)."""
         with contextlib.suppress(Exception):
             reached = reach(self.function.function, self.args, self.kwargs)
-            return None if reached.refused else Start(reached)
+            return None if reached.refused else StartState(reached)
         return None
 
 
@@ -291,7 +291,7 @@ class Shadow:
             self.guarded(lambda: beside.watch(result))
         return result
 
-    def _own_first(self, asked: Asked, start: Start, wanted: Callable[[], bool]) -> Any:
+    def _own_first(self, asked: Asked, start: StartState, wanted: Callable[[], bool]) -> Any:
         """The program's own call, then the runs beside it: where only then it is known whether they are `wanted`, and
         whether the call takes from what can be read but once."""
         beside, reading = None, Reading(start.reached.once)
@@ -300,7 +300,7 @@ class Shadow:
             nonlocal beside
             start.reached.refused = reading.why()
             with contextlib.suppress(NotCopied):
-                after = Start(start.reached)
+                after = StartState(start.reached)
                 beside = self.guarded(lambda: self._compare(asked, start, result, returned))
                 after.put_back()
 
@@ -327,7 +327,7 @@ class Shadow:
                 raise
             return None
 
-    def _compare(self, asked: Asked, start: Start | None, result: Any, compiled: bool = False) -> Beside | None:
+    def _compare(self, asked: Asked, start: StartState | None, result: Any, compiled: bool = False) -> Beside | None:
         """What runs beside a call, with which its backward is looked at, too; None where nothing can."""
         function, number, args, kwargs = asked
         self.made += 1
@@ -344,7 +344,7 @@ class Shadow:
         if not call.why:
             try:
                 if start is None:
-                    start = Start(reached)
+                    start = StartState(reached)
                     if reached.once:  # its own call would have to come first
                         raise NotCopied(f"it can reach {reached.once[0][0]}, and was not copied in time")
                 beside = Beside(self, asked, call, start)

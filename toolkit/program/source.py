@@ -42,7 +42,7 @@ from ...dumps import syntax
 from .. import torch_private as t
 from ..live.execution import same_bits
 from .reach import NAMESPACES, class_state, is_library, slots_of
-from .start import Start
+from .start import StartState
 
 _FOLLOWED = (
     "torch.distributions",
@@ -84,7 +84,7 @@ class Source:
         self.spaces: dict[str, tuple[dict[str, Any], str]] = {}
         self.homes: set[str] = set()
         self.tensors: dict[str, torch.Tensor] = {}
-        self.start: Start | None = None
+        self.start: StartState | None = None
         self.touched: set[Any] = set()
         self._defined: dict[str, Any] = {}
         self._names: dict[int, str] = {}
@@ -104,7 +104,7 @@ class Source:
         self.left_out = ""
         """An attribute or a global without a text that was left out."""
 
-    def begin(self, start: Start, touched: set[Any]) -> None:
+    def begin(self, start: StartState, touched: set[Any]) -> None:
         """Starts a call, for which everything is looked at again. `touched`: ids of what calls themselves change, and
         names of globals."""
         self.lines, self._done, self._changed, self.start = [], set(), set(), start

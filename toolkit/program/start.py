@@ -44,7 +44,7 @@ class NotCopied(Exception):
     """The reason why a state cannot be copied."""
 
 
-class Start:
+class StartState:
     """The state of everything that was reached."""
 
     def __init__(self, reached: Reached) -> None:

@@ -185,7 +185,7 @@ class Copy:
             data = storage_bytes(self._host.untyped_storage())
             parts = [data[at : at + size] for at, size in self._record.spans]
             states = [(name, data[at : at + size]) for name, at, size in self._record.generators]
-            return held.settled(held.Held(self.execution, self._record.inputs, list(parts), list(states)), put)
+            return held.settled(held.HeldContents(self.execution, self._record.inputs, list(parts), list(states)), put)
 
     def drop(self) -> None:
         """Frees the memory, and deletes the file."""

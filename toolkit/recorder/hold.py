@@ -301,7 +301,7 @@ class Holder:
             )
 
 
-class Execution:
+class HeldExecution:
     """One execution in progress: its number, and the tests that were begun before it."""
 
     def __init__(self, number: int) -> None:
@@ -326,7 +326,7 @@ class Hold:
         paths = [holder.session.writer().path / FOLDER / local for local in self.locals if holder.last]
         self.copy: Copy | None = Copy(holder.budget, self.names, record.inputs, paths)
 
-    def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:
+    def before(self, number: int, inputs: Sequence[Any]) -> HeldExecution | None:
         """Copies the inputs and begins to test them. None in a forked child, whose copies would be the parent's, and
         once the recording has ended."""
         holder = self.holder
@@ -335,7 +335,7 @@ class Hold:
         start = time.perf_counter()
         if holder.when:
             steps.count()  # a step that was compiled is only counted when asked
-        execution = Execution(number)
+        execution = HeldExecution(number)
         with holder.session.guarded(f"held inputs of {self.name}"), undisturbed():
             self._copy(number, inputs)
         with holder.session.guarded(f"step of {self.name}"), undisturbed():
@@ -378,14 +378,14 @@ class Hold:
         text = f"inputs of {self.name} are not held: {why}; statistics of its first execution are kept"
         self.holder.session.event("note", self.name, message=text)
 
-    def _test(self, execution: Execution, inputs: Sequence[Any]) -> None:
+    def _test(self, execution: HeldExecution, inputs: Sequence[Any]) -> None:
         start = time.perf_counter()
         if self.holder.trouble.nan_seen:
             execution.inputs = NanTest(inputs)
         execution.in_place = [inputs[index] for index in self.in_place]  # their owner keeps them: it wants the change
         self.holder.testing_seconds += time.perf_counter() - start
 
-    def after(self, execution: Execution, result: Any) -> None:
+    def after(self, execution: HeldExecution, result: Any) -> None:
         """Tests the outputs, and keeps the step's inputs when it went wrong here."""
         holder = self.holder
         if "nan" not in holder.when:

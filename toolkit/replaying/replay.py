@@ -35,7 +35,7 @@ from ...dumps.reading import read_bytes, stored
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...dumps.written import put_at, taken_at
-from ..isolation import Answer, ForkServer, Servers, ask, opened
+from ..isolation import ForkServer, Servers, TaskResult, ask, opened
 from ..live.how import DEFAULT_LIMIT_S, How
 from ..live.process_groups import peers
 from ..live.rung import LADDER
@@ -45,7 +45,7 @@ from ..verdicts.identity import known_id
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.mismatches import TORCHS
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import HOOKS, WITHOUT, Pass, not_applied, of_the_run, passes, registered, without_passes
+from ..verdicts.own_passes import HOOKS, WITHOUT, OwnPass, not_applied, of_the_run, passes, registered, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .checked import of_operator
@@ -299,7 +299,7 @@ def replay(
     return outcome
 
 
-def outcome_of(answer: Answer, rung: str) -> Outcome:
+def outcome_of(answer: TaskResult, rung: str) -> Outcome:
     """The outcome of an isolated judgement, however its process ended."""
     if answer.status == "done":
         outcome = msgspec.convert(answer.value, Outcome)
@@ -382,7 +382,7 @@ def own_pass(
     rung: str,
     how: How,
     server: ForkServer | None = None,
-    users: Sequence[Pass] | None = None,
+    users: Sequence[OwnPass] | None = None,
 ) -> Verdict:
     """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without it, with
     the ops that `--trust` or `--import` brought in; a decomposition of the user's where it is right without the
@@ -401,6 +401,6 @@ def own_pass(
     return of_the_run(msgspec.structs.replace(verdict, reason=reason), users[0])
 
 
-def own(saved: SavedGraph) -> list[Pass]:
+def own(saved: SavedGraph) -> list[OwnPass]:
     """The user's passes in a graph's compile; the user's decompositions and lowerings where there are none."""
     return passes(saved, all=True) or registered(saved)

@@ -25,7 +25,7 @@ from ...dumps.store import SavedGraph
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
 from ..replaying.replay import How
-from ..verdicts.own_passes import Pass, passes, registered_for
+from ..verdicts.own_passes import OwnPass, passes, registered_for
 from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
 
 BEFORE = {
@@ -41,7 +41,7 @@ BEFORE = {
 """Stage -> the stages that it is made from with the same inputs."""
 
 
-class Pair(NamedTuple):
+class StagePair(NamedTuple):
     """A graph and the next one that was made of it; `forward`: the other half of a joint graph that was cut in two."""
 
     before: SavedGraph
@@ -54,12 +54,12 @@ class Pair(NamedTuple):
         return self.after.stage in ("joint", "inference")
 
 
-def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
+def pairs(graphs: Iterable[SavedGraph]) -> list[StagePair]:
     """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its
     stage has none. A backward is compiled when it is called, of several parts of a graph the last one first: its number
     says whose it is."""
     last: dict[Any, SavedGraph] = {}
-    paired: list[Pair] = []
+    paired: list[StagePair] = []
     for graph in graphs:
         compiled, number = compile_of(graph), number_of(graph.local_id)
         part = number if graph.stage == "backward" else None
@@ -67,14 +67,14 @@ def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
         newest = max(earlier, key=lambda candidate: list(last.values()).index(candidate), default=None)
         if newest is not None and graph.status != "skipped":
             forward = last.get((compiled, "forward", part)) if graph.stage == "backward" else None
-            paired.append(Pair(newest, graph, forward))
+            paired.append(StagePair(newest, graph, forward))
         for key in ((compiled, graph.stage, None), (compiled, graph.stage, number)):
             last.pop(key, None)
             last[key] = graph
     return paired
 
 
-def comparable(pair: Pair) -> bool:
+def comparable(pair: StagePair) -> bool:
     """Whether both take the same inputs, and are not the same computation word for word."""
     try:
         first, second = pair.before.record, pair.after.record
@@ -161,7 +161,7 @@ def judge_stages(
         return None
 
 
-def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
+def _judged(pair: StagePair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
     users = passes(pair.after)
     paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}
     payload = {name: str(graph.path.absolute()) if graph is not None else "" for name, graph in paths.items()}
@@ -188,7 +188,7 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
     return after, verdict.then(*_go_on(pair, after, fault, difference))
 
 
-def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
+def _go_on(pair: StagePair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
     """The commands that make the failure smaller, with the user's pass in force, that name the node which makes a NaN,
     and that show the change."""
     known = registered_for(pair.after, DECOMPOSITION, [difference["op"]]) if pair.traced and difference["op"] else None
@@ -203,7 +203,7 @@ def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, An
     return [*filter(None, (minify, values)), f"graphdbg diff {pair.before.name} {after.name}"]
 
 
-def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
+def _blamed(pair: StagePair, users: Sequence[OwnPass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
     """Who ran between the two, whose fault that is, and in which layer of the compiler."""
     if pair.traced:
         what = f"the decomposition of {difference['op']}" if difference["op"] else "AOTAutograd's tracing"

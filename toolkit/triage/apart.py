@@ -11,7 +11,7 @@ import shlex
 from typing import NamedTuple
 
 from ...dumps.diff.pair import GraphGroup
-from ...dumps.diff.view import GraphView
+from ...dumps.diff.view import GraphPairView
 from ...dumps.index import ListedGraph
 from ...dumps.store import Run
 from ...dumps.why.times import function_of
@@ -29,7 +29,7 @@ class Apart(NamedTuple):
     collective: bool
 
 
-def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Apart:
+def apart(run: Run, view: GraphPairView, first: GraphGroup, other: GraphGroup) -> Apart:
     """What the comparison of a graph of two ranks says, of a graph that only one of them has what became of the other's
     graphs of that function.
     """
@@ -54,7 +54,7 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
     return Apart(reason + (f"; {alone}" if alone else ""), where, command, bool(alone))
 
 
-def _departure(view: GraphView, first: GraphGroup, other: GraphGroup) -> str:
+def _departure(view: GraphPairView, first: GraphGroup, other: GraphGroup) -> str:
     if view.first is None:
         return f"ranks differ in {view.id}"
     has = [(node.call, _rank(group)) for node, group in ((view.first.a, first), (view.first.b, other)) if node]
@@ -70,7 +70,7 @@ def _rank(group: GraphGroup) -> str:
     return f"process {row.process}" if row.rank is None else f"rank {row.rank}"
 
 
-def _alike(group: GraphGroup, view: GraphView) -> ListedGraph | None:
+def _alike(group: GraphGroup, view: GraphPairView) -> ListedGraph | None:
     """The last graph of that stage that a rank has of the same function."""
     compiled, _, stage = view.id.rpartition(":")[2].partition("/")
     rows = [row for row in group.rows if row.saved and row.local.partition("/")[2] == stage]

@@ -54,7 +54,7 @@ LEVELS = (
 _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 
 
-class Candidate(NamedTuple):
+class CompileLevels(NamedTuple):
     """One compile: its graphs level by level, widest first. `same_as`: the id of an equal graph that is judged
     already."""
 
@@ -67,13 +67,13 @@ class Candidate(NamedTuple):
         return self.levels[0][0]
 
 
-def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
+def candidates(run: Run, first: Collection[str]) -> list[CompileLevels]:
     """One for each compile with saved graphs, those with a graph named in `first` at the front."""
     groups: dict[Any, list[SavedGraph]] = {}
     for graph in run.graphs():
         if graph.status != "skipped":
             groups.setdefault(compile_of(graph), []).append(graph)
-    listed: list[Candidate] = []
+    listed: list[CompileLevels] = []
     known: dict[str, str] = {}
     for group in sorted(groups.values(), key=lambda group: not any(graph.id in first for graph in group)):
         levels = [level for stages in LEVELS if (level := [graph for graph in group if graph.stage in stages])]
@@ -81,7 +81,7 @@ def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
             continue
         key = _fingerprint(levels[0])
         same_as = known.get(key, "")
-        listed.append(Candidate(levels, same_as))
+        listed.append(CompileLevels(levels, same_as))
         if key and not same_as:
             known[key] = levels[0][0].id
     return listed
@@ -252,7 +252,7 @@ class _Work:
             if fired.get((row.process, row.local)) == "nan" and row.saved and row.id not in judged:
                 self.rows.append(self.judge(self.run.graph(row.id)))
 
-    def _parted(self, candidate: Candidate, share: float) -> bool:
+    def _parted(self, candidate: CompileLevels, share: float) -> bool:
         """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is
         compiled. Not asked of a compile that was at work when its process was ended from outside: it may hang."""
         ended = [end.process.name for end in deaths.endings(self.run.processes) if end.signal in _FROM_OUTSIDE]
@@ -275,7 +275,7 @@ class _Work:
                 return [judged]
         return []
 
-    def _same(self, candidate: Candidate) -> bool:
+    def _same(self, candidate: CompileLevels) -> bool:
         """Whether an equal graph was judged, whose verdict is this one's, too; not where stages of that compile parted,
         as these may not."""
         known = next((row for row in self.rows if row.id == candidate.same_as), None)
@@ -284,7 +284,7 @@ class _Work:
             self.rows.append(self._row(candidate.graph, RungResult(self.rung, verdict)))
         return known is not None
 
-    def _candidate(self, candidate: Candidate, share: float) -> None:
+    def _candidate(self, candidate: CompileLevels, share: float) -> None:
         for graphs in candidate.levels:
             rows = [self.judge(graph, share) for graph in graphs]
             self.rows += rows

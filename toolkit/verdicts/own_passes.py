@@ -37,7 +37,7 @@ MOST = 20
 """So many graphs are looked at for what a run needs of the user's own."""
 
 
-class Pass(NamedTuple):
+class OwnPass(NamedTuple):
     """A pass of the user's: the setting that it hangs on, its name, and where it was written."""
 
     hook: str
@@ -57,7 +57,7 @@ class Pass(NamedTuple):
         return Path(self.file).name + (f":{self.line}" if self.line else "") if self.file else ""
 
 
-def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
+def passes(after: SavedGraph, *, all: bool = False) -> list[OwnPass]:
     """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its
     compile."""
     stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
@@ -66,7 +66,7 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
     return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
 
 
-def registered(saved: SavedGraph) -> list[Pass]:
+def registered(saved: SavedGraph) -> list[OwnPass]:
     """The user's own decompositions and lowerings of torch's operators, as the journal describes them, and the backend
     where the graph is none that Inductor was given by it."""
     kinds = (DECOMPOSITION, LOWERING) if _of_inductor(saved) else (DECOMPOSITION, LOWERING, BACKEND)
@@ -84,19 +84,19 @@ def not_applied(hook: str) -> str:
     return f"{hook} of the run is not applied"
 
 
-def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> Pass | None:
+def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> OwnPass | None:
     """The first of a kind (DECOMPOSITION, LOWERING) for one of these operators ("aten.gelu_backward.default")."""
     wanted = {f"{kind}{operator}" for operator in operators}
     return next((known for known in registered(saved) if known.hook in wanted), None)
 
 
-def of_the_run(verdict: Verdict, own: Pass) -> Verdict:
+def of_the_run(verdict: Verdict, own: OwnPass) -> Verdict:
     """The verdict on a failure of which something that the run registered is to blame."""
     where = Where(own.name, verdict.where.graph if verdict.where else "", own.place, own.hook)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
 
-def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
+def _named(after: SavedGraph, hook: str, value: Any) -> OwnPass:
     """The pass on a setting, as the journal and the recorded definitions describe it."""
     said = str(value)
     notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
@@ -105,15 +105,15 @@ def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
         return _noted(hook, notes[-1])
     known = next((candidate for candidate in after.record.definitions if f"inductor.{hook}" in candidate.values), None)
     if known is None:
-        return Pass(hook, "a pass")
-    return Pass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
+        return OwnPass(hook, "a pass")
+    return OwnPass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
 
 
-def _noted(hook: str, note: Mapping[str, Any]) -> Pass:
+def _noted(hook: str, note: Mapping[str, Any]) -> OwnPass:
     """What a note of the recorder says of a pass."""
     module = str(note.get("module") or "")
     name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
-    return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
+    return OwnPass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
 
 
 def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
@@ -146,13 +146,13 @@ def _not_judged(saved: SavedGraph, without: str, flags: str) -> Verdict:
     return cannot_tell(f"right, but {without}", WITHOUT).then(again)
 
 
-def still_to_run(saved: SavedGraph) -> list[Pass]:
+def still_to_run(saved: SavedGraph) -> list[OwnPass]:
     """The user's passes that had still to run on a graph when it was recorded."""
     stage_of = {hook: stage for stage, hooks in HOOKS.items() for hook in hooks}
     return [own for own in passes(saved, all=True) if _place(stage_of[own.hook]) > _place(saved.stage)]
 
 
-def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
+def dropped_words(saved: SavedGraph, lost: Sequence[OwnPass]) -> tuple[str, str]:
     """That something was done without these passes and what brings them back, in words; and the words of a command
     line that do."""
     how = flags_for(saved, lost)
@@ -161,7 +161,7 @@ def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
     return f"without the run's own pass {text}, {only}", how
 
 
-def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
+def flags_for(saved: SavedGraph, lost: Sequence[OwnPass]) -> str:
     """The words of a command that bring them back: of passes `--trust` where their source is recorded; empty where only
     the program itself has them."""
     mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]

@@ -18,7 +18,7 @@ import msgspec
 
 from ...dumps.allowlist import words
 from ...dumps.wording import like, without_excerpt, words_of
-from ..isolation.protocol import Answer, frames_of
+from ..isolation.protocol import TaskResult, frames_of
 
 _IR = re.compile(
     r"\b(?:TensorBox|StorageBox|InputBuffer|ComputedBuffer|ConstantBuffer|Pointwise|Reduction|Scatter|View|ReinterpretView|PermuteView|"
@@ -291,7 +291,7 @@ def from_exception(error: BaseException, stage: str) -> Signature:
     return Signature("crash", stage, name, message(str(inner)), tuple(frames), detail, raw=raw)
 
 
-def from_answer(answer: Answer) -> Signature | None:
+def from_answer(answer: TaskResult) -> Signature | None:
     """The signature of a whole query: what the task returned under "signature", else how its process ended. None: it
     passed."""
     if answer.status == "done":
@@ -315,7 +315,7 @@ def from_answer(answer: Answer) -> Signature | None:
     return Signature(kind, answer.stage, failure.type, message(failure.message), inside, raw=failure.message[:1000])
 
 
-def how_ended(answer: Answer) -> str:
+def how_ended(answer: TaskResult) -> str:
     """How a process ended that gave no value, in one line."""
     signature = from_answer(answer)
     return signature.text().splitlines()[0] if signature is not None else answer.status

@@ -23,12 +23,12 @@ from textual.widgets import Input, OptionList, SelectionList
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from ...dumps.browse.columns import Column
+from ...dumps.browse.columns import NodeColumn
 from ...dumps.browse.listing import matches
-from ...dumps.diff.others import Other
+from ...dumps.diff.others import ComparableGraph
 from ...dumps.tables import plain
 from ...dumps.wording import counted
-from ..sheet import Sheet
+from ..sheet import SheetScreen
 from ..widgets.rows import Parts, Rows
 from ..widgets.trouble import escaped as printable
 from ..widgets.virtual_list import VirtualList
@@ -36,7 +36,7 @@ from ..widgets.virtual_list import VirtualList
 R = TypeVar("R")
 
 
-class Picking(Sheet[R]):
+class Picking(SheetScreen[R]):
     """A list of textual's in which j and k move, too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -81,7 +81,7 @@ class ChooseColumns(Picking[list[str]]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("v", "leave", show=False)]
 
-    def __init__(self, offered: Sequence[Column], now: Sequence[Column]) -> None:
+    def __init__(self, offered: Sequence[NodeColumn], now: Sequence[NodeColumn]) -> None:
         super().__init__("columns", "space ticks · esc done")
         self.offered, self.now = offered, {column.key for column in now}
 
@@ -140,7 +140,7 @@ class CommandLine(Picking[None]):
         self.workbench.export(self.line + "\n", "command")
 
 
-class PickOther(Sheet[str]):
+class PickOther(SheetScreen[str]):
     """Answers with the name of a graph: one of the list, or one that is typed; None for esc."""
 
     DEFAULT_CSS = "PickOther Rows { height: auto; max-height: 16; min-height: 1; }"
@@ -149,7 +149,7 @@ class PickOther(Sheet[str]):
         Binding("up", "move(-1)", show=False, priority=True),
     ]
 
-    def __init__(self, graph: str, others: Sequence[Other]) -> None:
+    def __init__(self, graph: str, others: Sequence[ComparableGraph]) -> None:
         super().__init__(f"compare {graph} with", "enter compare · esc close")
         self.others = self.shown = others
 

@@ -94,7 +94,7 @@ class ErrorPanel(Panel):
     """Hidden until there is an error."""
 
     can_focus = False
-    DEFAULT_CSS = "Trouble { dock: bottom; border: round $error; margin-bottom: 1; }"
+    DEFAULT_CSS = "ErrorPanel { dock: bottom; border: round $error; margin-bottom: 1; }"
     shown_error: ShownError | None = None
 
     @property

@@ -33,8 +33,8 @@ from ....dumps.schema import InputRecord
 from ....dumps.wording import raised_line
 from ... import torch_private as t
 from ...torch_private.unseen import alone, seen, unseen
-from .passes import CaptureRecord, PassReport, watched
-from .places import BackwardNames, Calls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk
+from .passes import CaptureRecord, TapePassReport, watched
+from .places import BackwardNames, HookCalls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
 
@@ -114,7 +114,7 @@ class Backward:
     outputs: list[str]
     nodes: dict[int, str]
     forward: list[tuple[str, int, list[int], list[int]]]
-    passes: list[PassReport]
+    passes: list[TapePassReport]
     captured: torch.fx.GraphModule | None
     uncaptured: str = ""
     reason: str = ""
@@ -289,7 +289,7 @@ class Capturer:
             return original(t_outputs, *args, **kwargs)
         error: BaseException | None = None
         returned: Any = ()
-        calls = Calls(places)
+        calls = HookCalls(places)
         try:
             with torch.autograd.set_multithreading_enabled(False), _parts_written(order, tape, calls), calls, tape:
                 returned = original(t_outputs, *args, **kwargs)
@@ -445,7 +445,7 @@ def _part_of(node: Any) -> Any:
 
 
 @contextmanager
-def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[None]:
+def _parts_written(order: Sequence[Any], tape: Tape, calls: HookCalls) -> Iterator[None]:
     """Runs compiled parts of a backward as they are, and adds their graphs to the tape's."""
     with ExitStack() as stack:
         for part in {_part_of(node) for node in order if node is not None} - {None}:

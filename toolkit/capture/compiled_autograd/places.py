@@ -87,7 +87,7 @@ class TapePlaces:
         return TapePlace(place.node, hook, place.stack, place.seq_nr) if hook else place
 
 
-class Calls:
+class HookCalls:
     """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as
     well.
 
@@ -100,7 +100,7 @@ class Calls:
         self._places = places
         self._on = False
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> HookCalls:
         self._on = sys.getprofile() is None and not at_work()
         if self._on:
             sys.setprofile(self._called)

@@ -66,7 +66,7 @@ class TraceGraph:
 
     stage: str
     compile_id: str
-    text: text.GraphText
+    text: text.GraphOfTrace
     config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
     status: str = "captured"
     error: tuple[str, str] = ("", "")
@@ -93,7 +93,7 @@ class _Compile:
         return next((other for other in self.graphs if (other.stage, other.compile_id) == ids), None)
 
 
-class Process:
+class TraceProcess:
     """Takes the entries of one process. `entries` are its graphs and the journal events of kind "why", in their
     order."""
 
@@ -261,15 +261,15 @@ class Process:
 
 
 _HANDLERS = {
-    "dynamo_start": Process._started,
-    "recompile_reasons": Process._recompiled,
-    "create_symbol": Process._symbol,
-    "create_unbacked_symbol": Process._symbol,
-    "describe_tensor": Process._tensor,
-    "describe_source": Process._source,
-    "dynamo_graph_break_reason": Process._broke,
-    "compilation_metrics": Process._ended,
-    "bwd_compilation_metrics": Process._ended,
+    "dynamo_start": TraceProcess._started,
+    "recompile_reasons": TraceProcess._recompiled,
+    "create_symbol": TraceProcess._symbol,
+    "create_unbacked_symbol": TraceProcess._symbol,
+    "describe_tensor": TraceProcess._tensor,
+    "describe_source": TraceProcess._source,
+    "dynamo_graph_break_reason": TraceProcess._broke,
+    "compilation_metrics": TraceProcess._ended,
+    "bwd_compilation_metrics": TraceProcess._ended,
 }
 
 
@@ -401,14 +401,14 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
     """Writes the run. Raises UsageError where there is no graph to be found, or `out` is taken."""
     traces = [lines.read(file) for file in traces_in(path)]
     folders = [] if traces else debug_in(path)
-    processes: list[Process] = []
+    processes: list[TraceProcess] = []
     left = [sentence for trace in traces for sentence in trace.damage]
     for trace in traces:
         ranks = list(dict.fromkeys(entry.rank for entry in trace.entries))
         late = len(ranks) == 2 and None in ranks  # what came before the process group was made
         rank = next((rank for rank in ranks if rank is not None), None)
         for of_rank in [rank] if late else ranks:
-            process = Process(of_rank)
+            process = TraceProcess(of_rank)
             process.take([entry for entry in trace.entries if late or entry.rank == of_rank])
             processes.append(process)
     if folders:
@@ -451,7 +451,7 @@ _HOW_TO_TRACE = (
 )
 
 
-def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> int:
+def _write(run: RunWriter, process: TraceProcess, source: str, left: list[str]) -> int:
     """Writes what is known of one process; returns how many graphs."""
     writer = run.process("trace" if process.rank is None else f"rank{process.rank}_trace", rank=process.rank)
     ids: list[tuple[TraceGraph, str]] = []
@@ -480,9 +480,9 @@ def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> in
     return len(ids)
 
 
-def _of_folders(folders: list[Path]) -> Process:
+def _of_folders(folders: list[Path]) -> TraceProcess:
     """The process whose graphs Inductor left in folders named after them: model__0_forward_1.0."""
-    process = Process(None)
+    process = TraceProcess(None)
     for folder in folders:
         named = _FOLDER.fullmatch(folder.name)
         number, kind = (named[1], named[2]) if named else ("0", "")

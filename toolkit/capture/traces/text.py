@@ -63,7 +63,7 @@ _CLASS = re.compile(r"^(\s*class )<[^>]*>", re.MULTILINE)
 
 
 @dataclass
-class GraphText:
+class GraphOfTrace:
     """A graph that was read: its body, the texts that its nodes refer to, and whether the layout of every input is
     known."""
 
@@ -93,12 +93,12 @@ def parsed(text: str, what: str = "its text") -> ast.Module:
         raise DamagedError(what, f"it is not Python ({type(error).__name__})") from error
 
 
-def parse(text: str) -> GraphText:
+def parse(text: str) -> GraphOfTrace:
     """The graph of the first class with a forward. Raises UnreadableError with the line that cannot be taken."""
     tree, lines = parsed(text), text.splitlines()
     for statement in ast.walk(tree):
         if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
-            graph = GraphText(GraphBody([]))
+            graph = GraphOfTrace(GraphBody([]))
             try:
                 graph.body = _Reader(lines, graph.strings).body(statement)
             except RecursionError as error:
@@ -429,7 +429,7 @@ OF_REPROS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_aft
 class Runnable:
     """The graph as it is written there, without values; inputs by the names of its placeholders."""
 
-    graph: GraphText
+    graph: GraphOfTrace
     config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
     inputs: dict[str, Value] = field(default_factory=dict[str, Value])
     hints: dict[str, int] = field(default_factory=dict[str, int])

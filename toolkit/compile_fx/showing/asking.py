@@ -30,7 +30,7 @@ from ....dumps.errors import (
     WrongKindError,
 )
 from ....dumps.store import SavedGraph
-from ...isolation import Answer, ForkServer, ask
+from ...isolation import ForkServer, TaskResult, ask
 from ...kernels.records import CompileFailure, CompileRecord, StageRow
 from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
 from ...verdicts.ladder_words import address
@@ -171,7 +171,7 @@ def _must_reach(until: str | None, stage: str, what: str, it: str) -> None:
 
 
 TASK = f"{__package__}.child:task"
-DEATH, INTERRUPTED = "death", "Interrupted"
+DEATH, INTERRUPTED = "death", "CompileInterrupted"
 """The kind of an end that no stage reported; the type of the user's."""
 
 Watch = Callable[[str, dict[str, Any]], None]
@@ -209,14 +209,14 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
     except KeyboardInterrupt:
         asked.kill()
         telling.interrupted()
-        raise Interrupted(telling.document) from None
+        raise CompileInterrupted(telling.document) from None
     telling.end(asked.end())
     if request.package and package.exists():
         shutil.move(package, request.package)
     return telling.document
 
 
-class Interrupted(Exception):
+class CompileInterrupted(Exception):
     """Ctrl-C; `record` holds what was reported until then."""
 
     def __init__(self, record: CompileRecord) -> None:
@@ -259,7 +259,7 @@ class _Telling:
         if behind and row.status == "ok":
             row.notes.append("its passes had run when it was recorded, and are not run again")
 
-    def end(self, answer: Answer) -> None:
+    def end(self, answer: TaskResult) -> None:
         """Takes the outcome of the child process."""
         if answer.status == "done":
             return

@@ -74,7 +74,7 @@ class _Showing:
         code: int | None = None
         try:
             record = asking.compiled(self.saved, self.request, self.server, self.work / "asked", self.watch)
-        except asking.Interrupted as interrupted:
+        except asking.CompileInterrupted as interrupted:
             record, code = interrupted.record, INTERRUPTED_EXIT
         self._complete(record)
         if code is None and self.request.skip and record.error is None and reaches(self.request.until, "codegen"):

@@ -28,7 +28,7 @@ import msgspec
 from ....dumps import sidecar
 from ....dumps.diff.beside import Sideways, aligned, beside_text
 from ....dumps.diff.compare import compare
-from ....dumps.diff.view import GraphView, details, graph_view, verdict_text
+from ....dumps.diff.view import GraphPairView, details, graph_view, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import Column, painted, plain, render
 from ....dumps.wording import count_text, counted, listed, size_text
@@ -145,7 +145,7 @@ class StageDifference(msgspec.Struct):
     """One part: the stage's row, the view of the differences, and both graphs side by side."""
 
     row: StageRow
-    view: GraphView
+    view: GraphPairView
     beside: Sideways
 
 
@@ -190,7 +190,7 @@ def difference_text(diffs: list[StageDifference], *, terminal: bool) -> str:
     return "\n\n".join(blocks)
 
 
-def _details(view: GraphView, terminal: bool) -> str:
+def _details(view: GraphPairView, terminal: bool) -> str:
     """The view of `graphdbg diff`, without the hint at its option: what differs stands line by line below."""
     lines = details(view, terminal=terminal).split("\n")
     return "\n".join(line for line in lines if not line.startswith("--all")).rstrip()

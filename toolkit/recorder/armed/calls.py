@@ -70,7 +70,7 @@ class Allowance:
         self._left -= seconds
 
 
-class Seen(NamedTuple):
+class TensorStates(NamedTuple):
     """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time;
     all empty where there was no time at all."""
 
@@ -81,7 +81,7 @@ class Seen(NamedTuple):
     @classmethod
     def of(
         cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str
-    ) -> Seen:
+    ) -> TensorStates:
         """Looks at the tensors that `pick` takes of the inputs; `key` names the check whose time is asked for."""
         if not allowance.may(key):
             return NOT_SEEN
@@ -119,7 +119,7 @@ class Seen(NamedTuple):
         return ""
 
 
-NOT_SEEN = Seen((), ())
+NOT_SEEN = TensorStates((), ())
 """There was no time."""
 
 
@@ -189,7 +189,7 @@ class Newest(NamedTuple):
     inputs: tuple[Any, ...]
     model: tuple[Any, ...]
     activations: tuple[Any, ...] | None
-    seen: Seen
+    seen: TensorStates
     states: list[tuple[str, Any]]
     producers: tuple[Any, ...]
 
@@ -315,7 +315,7 @@ class ArmedGraph:
         if self.first is None and not self._meets(inputs):
             return False
         try:
-            seen = Seen.of(self._tensors, inputs, calls.allowance, self.local)
+            seen = TensorStates.of(self._tensors, inputs, calls.allowance, self.local)
             if self.small is not None:
                 self.small.copy(self, inputs)
             activations = producers = ()
@@ -418,7 +418,7 @@ class ArmedGraph:
         values = self.values(newest)
         if any(values[place] is None for place in self.tensors):
             return
-        after = Seen.of(self._tensors, values, self.calls.allowance, "")
+        after = TensorStates.of(self._tensors, values, self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
         versions = zip(self.tensors, newest.seen.versions, after.versions, strict=True)

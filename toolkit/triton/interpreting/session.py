@@ -2,7 +2,7 @@
 """Runs generated wrappers on CPU tensors: every kernel that they define is interpreted, everything else runs as it is.
 
 The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on
-the CPU; results of library calls are laid out as the wrapper expects them. `Launch`es are reported to observers.
+the CPU; results of library calls are laid out as the wrapper expects them. Launches are reported to observers.
 
 For example:
 
@@ -34,7 +34,7 @@ LIMIT = 100_000
 
 
 @dataclass
-class Launch:
+class InterpretedLaunch:
     """One launch of a kernel. `number` counts all launches of a run, from 0; `arguments` by the kernel's names,
     constants of the chosen configuration included; `buffers`: argument -> the wrapper's name of the tensor."""
 
@@ -58,10 +58,10 @@ class Launch:
         return {name: value for name, value in self.arguments.items() if isinstance(value, torch.Tensor)}
 
 
-class Observer:
+class LaunchObserver:
     """Sees launches and library calls. A `watch` for the memory of a launch may be given."""
 
-    def kernel(self, kernel: Kernel) -> None:
+    def kernel(self, kernel: InterpretedKernel) -> None:
         """Called while a wrapper with this kernel is loaded."""
 
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
@@ -70,11 +70,11 @@ class Observer:
     def ended(self, outputs: Any) -> None:
         """Called when a wrapper has returned."""
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         """Called before a kernel runs."""
         return None
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         """Called when the kernel has run."""
 
     def allocated(self, tensor: torch.Tensor) -> None:
@@ -84,7 +84,7 @@ class Observer:
         """Called after a library call, outside of kernels."""
 
 
-class Kernel:
+class InterpretedKernel:
     """What a wrapper gets for `async_compile.triton(...)`: `run` interprets, with the first configuration."""
 
     def __init__(self, session: Interpretation, name: str, source: str) -> None:
@@ -99,7 +99,7 @@ class Kernel:
         """Does what Inductor's launcher does, on the interpreter."""
         self.session.launch(self._launch(arguments, named, sys._getframe(1).f_locals))
 
-    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
+    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> InterpretedLaunch:
         own, grid = self.autotuner._interpret_args_grid(tuple(arguments), self.config)
         names = list(self.autotuner.fn.arg_names)
         known = self.autotuner.triton_meta.get("constants", {})
@@ -113,7 +113,9 @@ class Kernel:
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
         own_facts = self.config, self.signature, self.function, self.autotuner
         buffers = _names(given, scope)
-        return Launch(self.name, self.session.launches, given, constexprs, grid, *own_facts, buffers, passed=arguments)
+        return InterpretedLaunch(
+            self.name, self.session.launches, given, constexprs, grid, *own_facts, buffers, passed=arguments
+        )
 
 
 def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]:
@@ -136,11 +138,11 @@ class Interpretation:
     `edit(name, source)` may give a kernel another source than the one that was generated.
     """
 
-    def __init__(self, *observers: Observer, edit: Callable[[str, str], str] | None = None) -> None:
+    def __init__(self, *observers: LaunchObserver, edit: Callable[[str, str], str] | None = None) -> None:
         self.observers, self.edit = observers, edit
         self.made = 0
         self.draws_like_cpu = False
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, InterpretedKernel] = {}
         self.launches = self.programs = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -177,16 +179,16 @@ class Interpretation:
             observer.ended(outputs)
         return outputs
 
-    def make(self, name: str, source: str) -> Kernel:
+    def make(self, name: str, source: str) -> InterpretedKernel:
         """Makes a kernel of a wrapper."""
         if self.edit is not None:
             source = self.edit(name, source)
-        kernel = self.kernels[name] = Kernel(self, name, source)
+        kernel = self.kernels[name] = InterpretedKernel(self, name, source)
         for observer in self.observers:
             observer.kernel(kernel)
         return kernel
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, launch: InterpretedLaunch) -> None:
         """Runs one kernel."""
         from . import launching
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....dumps.browse import columns as all_columns
 from ....dumps.browse.about import sidecar_bytes
-from ....dumps.browse.columns import Column
+from ....dumps.browse.columns import NodeColumn
 from ....dumps.browse.filter import VALUE_KEYS, Term, hint
 from ....dumps.browse.row_texts import Lanes, laying
 from ....dumps.browse.selection import INPUTS, Groups, Question, Selection, grouping, selecting, usual
@@ -55,7 +55,7 @@ class GraphRows:
         """How deep modules are open; None: by single folds."""
         self.groups: Groups | None = None
         self.lanes: Lanes | None = None
-        self.chosen: tuple[Column, ...] | None = None
+        self.chosen: tuple[NodeColumn, ...] | None = None
         """Columns that the user chose; None: the default ones."""
 
     @property

@@ -20,7 +20,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from ....dumps.browse.columns import GAP, Column, fitting, widths
+from ....dumps.browse.columns import GAP, NodeColumn, fitting, widths
 from ....dumps.browse.row_texts import ASCII, GLYPHS, Lanes, RowTexts
 from ....dumps.browse.selection import Selection
 from ...widgets.virtual_list import VirtualList
@@ -65,7 +65,7 @@ class NodeTable(VirtualList):
     def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:
         super().__init__(id=id)
         self.selection: Selection | None = None
-        self.columns: Sequence[Column] = ()
+        self.columns: Sequence[NodeColumn] = ()
         self.lanes: Lanes | None = None
         self.texts: RowTexts | None = None
         self.glyphs = ASCII if ascii_only else GLYPHS
@@ -83,7 +83,7 @@ class NodeTable(VirtualList):
 
     # -- what is shown
 
-    def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
+    def show(self, selection: Selection, columns: Sequence[NodeColumn], lanes: Lanes | None, cursor: int) -> None:
         """Shows these rows with the cursor on one of them."""
         if self.selection is None or self.selection.view is not selection.view or tuple(columns) != tuple(self.columns):
             self._wide.clear()

@@ -22,7 +22,7 @@ from ....dumps.wording import counted, size_text
 from ....minifier.events import QueryAnswered
 from ....minifier.minified import Also
 from ....minifier.progress import telling
-from ....minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
+from ....minifier.progress.candidates import NUMBERS_ONLY, AtomNames, Line, difference, parsed, state, whole
 from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
 from ....minifier.progress.watched import Watched
 from ....minifier.story import Story
@@ -41,7 +41,7 @@ SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
 class Looked:
     """What the views need beside the story: names of nodes, what is chosen, what lies on disk."""
 
-    atoms: Atoms = field(default_factory=lambda: NUMBERS_ONLY)
+    atoms: AtomNames = field(default_factory=lambda: NUMBERS_ONLY)
     doubt: str = ""
     shown: str | None = None
     """The candidate that was chosen to be seen, in place of the one in flight; `title` says which, `number` which

@@ -35,7 +35,7 @@ from ...widgets.rows import Parts, Rows
 from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
 from ..home.line import middle
-from .jobs import KINDS, Data, ReplayJobs, Slot, occupied
+from .jobs import KINDS, Data, ReplayJobs, ReplaySlot, occupied
 
 Check = Callable[[str], str]
 
@@ -404,7 +404,7 @@ class ReplayRoom(ViewsRoom):
             said = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs] + slot.said[-20:]
         return [f"$ {slot.line}", *said, "", *self._conclusion(slot)]
 
-    def _conclusion(self, slot: Slot) -> list[str]:
+    def _conclusion(self, slot: ReplaySlot) -> list[str]:
         said = [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
         record = slot.document
         if slot.kind == "triage":
