@@ -7,7 +7,7 @@ Must never hand a stored string to `eval`, `sympify` or anything that looks name
 sizes and depths are bounded. `dumps.torchside` turns the parsed form into sympy.
 
 >>> parse("s0 - 1")
-Apply(function='Add', args=(Name(name='s0'), Apply(function='Neg', args=(1,))))
+Apply(function='Add', args=(SymbolName(name='s0'), Apply(function='Neg', args=(1,))))
 """
 
 from __future__ import annotations

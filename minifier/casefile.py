@@ -24,8 +24,8 @@ from ..toolkit.verdicts.verdict import Verdict
 MISSED = 0.002
 """Accepted chance that a failing candidate is taken for a passing one."""
 Z = 1.0
-"""Normal quantile of the lower bound (`FailureRate.low`): 84 % one-sided. A stricter bound costs more in queries than it
-saves in errors."""
+"""Normal quantile of the lower bound (`FailureRate.low`): 84 % one-sided. A stricter bound costs more in queries than
+it saves in errors."""
 MOST = 40
 CALIBRATION = 8
 """Runs of the original from which a rate is taken."""

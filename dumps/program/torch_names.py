@@ -6,9 +6,9 @@ if tracing its plain form gives the call itself (after Inductor's decompositions
 with values, since arguments may matter. Arguments are only left out or reordered.
 
 >>> plain_call("aten._softmax.default", ["x", -1, False], {})
-Plain(call='torch.softmax', args=['x', -1], kwargs={})
+PlainCall(call='torch.softmax', args=['x', -1], kwargs={})
 >>> plain_call("aten.view.default", ["x", [2, 3]], {})
-Plain(call='.view', args=['x', [2, 3]], kwargs={})
+PlainCall(call='.view', args=['x', [2, 3]], kwargs={})
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ changes against another one.
 
 Needs the names of the atoms: OUT/atoms.jsonl has them. No torch.
 
->>> atoms = Atoms([("permute",), ("addmm",)], node_lines(saved.table))
+>>> atoms = AtomNames([("permute",), ("addmm",)], node_lines(saved.table))
 >>> [line.text for line in difference(parsed("0-1"), parsed("0"), atoms) if line.sign == "-"]
 ['addmm = aten.addmm.default(primals_2, primals_3, permute)  float32 [2, 16]']
 """

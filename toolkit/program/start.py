@@ -7,7 +7,7 @@ be copied.
 
 >>> from graphdbg.toolkit.program.reach import reach
 >>> step = torch.nn.BatchNorm1d(4)
->>> start = Start(reach(step, (x,), {}))
+>>> start = StartState(reach(step, (x,), {}))
 >>> y = step(x)
 >>> [name for name, _ in start.written()[0]]
 ['running_mean', 'running_var', 'num_batches_tracked']

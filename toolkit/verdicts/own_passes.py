@@ -1,7 +1,7 @@
 """The user's own passes in a graph's compile: their names and places, and the verdict on a graph judged without them.
 No torch.
 
->>> Pass("post_grad_custom_post_pass", "clip", "/home/ann/team_passes.py", 3).text
+>>> OwnPass("post_grad_custom_post_pass", "clip", "/home/ann/team_passes.py", 3).text
 'clip in team_passes.py:3 (post_grad_custom_post_pass)'
 """
 
