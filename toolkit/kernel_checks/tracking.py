@@ -77,7 +77,7 @@ class LaunchPlace:
 
 
 class Collected:
-    """Collects the findings of a run. `Finding.programs` counts programs with it, `count` accesses."""
+    """Collects the findings of a run. `KernelFault.programs` counts programs with it, `count` accesses."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, int, str], KernelFault] = {}

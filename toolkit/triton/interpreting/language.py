@@ -311,7 +311,7 @@ _ACTIVE = 0
 class Interpreted:
     """A compiled function that runs as Python: called by kernels and as a combine function.
 
-    Its Python function runs as `rewriting` has it.
+    Its Python function runs as `rewritten` returns it.
     """
 
     def __init__(self, compiled: Any) -> None:
