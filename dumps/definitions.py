@@ -68,8 +68,8 @@ def whole(program: CutProgram, text_of: Callable[[str], str], most: int = 8) -> 
     """Replaces each import from the user's other modules by the definition that it imports, where no name changes or
     clashes. `text_of`: module name -> its text, empty for other modules; `most`: how many imports deep.
 
-    >>> made = cut("from helpers import scale\\ndef run(g): return scale", (), {"it": "run"})
-    >>> whole(made, {"helpers": "scale = 3\\n"}.get).statements
+    >>> program = cut("from helpers import scale\\ndef run(g): return scale", (), {"it": "run"})
+    >>> whole(program, {"helpers": "scale = 3\\n"}.get).statements
     ['scale = 3', 'def run(g): return scale']
     """
     imports, before, kept = dict.fromkeys(program.imports), dict[str, None](), dict.fromkeys(program.statements)

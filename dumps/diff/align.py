@@ -6,8 +6,8 @@ keys from strict to loose; in between, nodes are joined by the partners of their
 nodes. Names play no part.
 
 >>> from graphdbg.dumps.diff.facts import NodeColumns
->>> found = align(NodeColumns(record), NodeColumns(record))
->>> found.to_b[3]                   # the partner of node 3, or -1
+>>> alignment = align(NodeColumns(record), NodeColumns(record))
+>>> alignment.to_b[3]               # the partner of node 3, or -1
 3
 """
 

@@ -6,8 +6,8 @@ configuration.
 It reads no files; `view` turns the result into text. A node departs when it has no partner, or when it and its partner
 differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
 
->>> found = compare(record, run.graph("0_1/forward").record)
->>> found.same, found.first.kind, found.first.changes[0].text()
+>>> comparison = compare(record, run.graph("0_1/forward").record)
+>>> comparison.same, comparison.first.kind, comparison.first.changes[0].text()
 (False, 'changed', 'shape: [2, 8] -> [s77, 8]')
 """
 

@@ -232,9 +232,9 @@ def _shared_memory(compiled: str) -> DyingProgram:
         "    outputs = function(*inputs)",
         "    owner = {x.untyped_storage().data_ptr(): i for i, x in reversed(list(enumerate(inputs))) if "
         "torch.is_tensor(x)}",
-        "    found = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) "
+        "    owned = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) "
         "and y.numel()]",
-        "    return [(home, None if home is None else y.storage_offset()) for home, y in found]",
+        "    return [(home, None if home is None else y.storage_offset()) for home, y in owned]",
     ]
     return DyingProgram(
         f"eager, got = homes(graph), homes({compiled})",

@@ -276,9 +276,9 @@ def _in_halves(case: ReproFacts) -> Lines:
         '        places, last = half.graph.find_nodes(op="placeholder"), half.graph.output_node()',
         '        last.meta["user_visible_output_idxs"] = range(len(last.args[0]))',
         '        fakes, given = [n.meta["val"] for n in places], [values[n.name] for n in places]',
-        "        made = compile_fx_inner(half, fakes, is_backward=half is halves[1])(given)",
-        "        values |= {str(n): y for n, y in zip(last.args[0], made, strict=True)}",
-        f"        results += made if results else made[:{kept}]",
+        "        outputs = compile_fx_inner(half, fakes, is_backward=half is halves[1])(given)",
+        "        values |= {str(n): y for n, y in zip(last.args[0], outputs, strict=True)}",
+        f"        results += outputs if results else outputs[:{kept}]",
         "    return results",
     ]
 

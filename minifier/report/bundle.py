@@ -348,9 +348,9 @@ command = COMMAND.replace("{{case}}", shlex.quote(str(case)))
 print("$", command, flush=True)
 code = subprocess.run(command, shell=True).returncode
 number = -code if code < 0 else code - 128
-found = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
-print(found)
-sys.exit(1 if found == ENDING else 0 if code == 0 else UNSURE)
+ending = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
+print(ending)
+sys.exit(1 if ending == ENDING else 0 if code == 0 else UNSURE)
 '''
 
 

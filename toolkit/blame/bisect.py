@@ -9,8 +9,8 @@ at the first finding that a probe confirms: with that change alone, the graph is
 
 For example:
 
-    found = bisect(load_graph("myrun/0_0/forward"))
-    found.verdict.verdict, found.sentence
+    bisection = bisect(load_graph("myrun/0_0/forward"))
+    bisection.verdict.verdict, bisection.sentence
     # ('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
 """
 

@@ -151,7 +151,7 @@ name, module, path = sys.argv[1:]
 sys.path[:] = json.loads(path)
 top = module.partition(".")[0]
 try:
-    made = importlib.import_module(module)
+    importlib.import_module(module)
     whole = sys.modules[top]
     said = {"version": getattr(whole, "__version__", ""), "empty": getattr(whole, "__file__", None) is None}
     try:

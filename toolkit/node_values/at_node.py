@@ -7,8 +7,8 @@ The graph is judged first, as `replay` does; where that leaves no program to rea
 
 For example:
 
-    found = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
-    found.at["value"]["values"]["eager"][0]["shape"]  # -> [8, 32]
+    reading = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
+    reading.at["value"]["values"]["eager"][0]["shape"]  # -> [8, 32]
 """
 
 from __future__ import annotations

@@ -304,31 +304,31 @@ def left(function, run, args, kwargs, state, given):
     torch.manual_seed(0)
     try:
         result = run(*args, **kwargs)
-        found = dict(leaves(result, "result"))
-        roots = [value for value in found.values() if isinstance(value, torch.Tensor) and value.requires_grad]
+        by_name = dict(leaves(result, "result"))
+        roots = [value for value in by_name.values() if isinstance(value, torch.Tensor) and value.requires_grad]
         if given:
             places = list(wanted.values())
             into = [roots[at] for at in given]
             grads = torch.autograd.grad(into, [value for _, value in places], list(given.values()), allow_unused=True)
-            found |= {{f"gradient of {{name}}": value for (name, _), value in zip(places, grads)}}
-        tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
-        found |= {{f"{{name}} requires grad": value.requires_grad for name, value in tensors.items()}}
+            by_name |= {{f"gradient of {{name}}": value for (name, _), value in zip(places, grads)}}
+        tensors = {{name: value for name, value in by_name.items() if isinstance(value, torch.Tensor)}}
+        by_name |= {{f"{{name}} requires grad": value.requires_grad for name, value in tensors.items()}}
     except Exception as error:
         return {{"": f"raises {{type(error).__name__}}: {{str(error).strip()}}"}}
     after = [pair for part in ({{"it": function}}, state()) for pair in leaves(part, "")]
-    found |= {{f"{{name}} afterwards": value for name, value in after}}
-    tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
-    return found | {{name: whole(value.detach()).clone() for name, value in tensors.items()}}
+    by_name |= {{f"{{name}} afterwards": value for name, value in after}}
+    tensors = {{name: value for name, value in by_name.items() if isinstance(value, torch.Tensor)}}
+    return by_name | {{name: whole(value.detach()).clone() for name, value in tensors.items()}}
 
 
 def everything(compile):
     """What each call leaves, in order."""
-    found, compiled = [], {{}}
+    results, compiled = [], {{}}
     for function, args, kwargs, state, given in calls():
         if function not in compiled:
             compiled[function] = compile(function)
-        found.append(left(function, compiled[function], args, kwargs, state, given))
-    return found
+        results.append(left(function, compiled[function], args, kwargs, state, given))
+    return results
 
 
 def differs(want, have):
