@@ -67,14 +67,13 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were
     one of them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
     """
-    if not symbols_of(case):
+    unbound = case.spec.dynamic and bound_symbols(case.gm) is None
+    if not symbols_of(case) and not unbound:
         out = without_fakes(gm)
         if bodies(out):
             with (mode := fake_mode(env := _as_recorded(case.gm), static=True)):
                 fakes = [mode.from_tensor(item) if isinstance(item, torch.Tensor) else item for item in inputs]
                 Renewing(out, _key(case), env).run(*fakes, enable_io_processing=False)
-            if case.spec.dynamic:  # numbers that are known only as it runs
-                out.shape_env = env  # type: ignore[assignment]
         return Live(out, inputs, case.spec)
     old = {node.name: fake_of(node) for node in case.gm.graph.find_nodes(op="placeholder")}
     out = without_fakes(gm)
@@ -90,7 +89,7 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     out.recompile()
     left = [value for _, value in kept]
     spec = candidate_spec(case.spec, names, out) if len(left) < len(inputs) else case.spec
-    if not again.symbols:
+    if not again.symbols and not unbound:
         return Live(out, left, msgspec.structs.replace(spec, dynamic=False))
     mode = fake_mode(again.env)
     with mode:
@@ -103,10 +102,15 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
 def _as_recorded(gm: fx.GraphModule) -> ShapeEnv:
     """A new one without symbols, with the settings of the one that the fake values of the inputs have (whether the
     graph may read numbers out of tensors, say)."""
-    writer = SymbolWriter()
-    for node in gm.graph.find_nodes(op="placeholder"):
-        writer.adopt(getattr(getattr(fake_of(node), "fake_mode", None), "shape_env", None))
+    writer = _writer([fake_of(node) for node in gm.graph.find_nodes(op="placeholder")])
     return Symbols(_record(writer.finish()[2]), "").env
+
+
+def _writer(fakes: list[Any]) -> SymbolWriter:
+    writer = SymbolWriter()
+    for fake in fakes:
+        writer.adopt(getattr(getattr(fake, "fake_mode", None), "shape_env", None))
+    return writer
 
 
 def _record(settings: dict[str, Any], **symbols: Any) -> GraphRecord:
@@ -179,7 +183,7 @@ class _Again:
 
     @classmethod
     def of(cls, fakes: list[Any], inputs: list[Any], static: Collection[str]) -> _Again:
-        writer = SymbolWriter()
+        writer = _writer(fakes)
         numbers: dict[str, int] = {}
         for fake, value in zip(fakes, inputs, strict=True):
             for number, real in _sizes(fake, value):
