@@ -253,6 +253,9 @@ _OVERWRITTEN = (
 )
 ABOUT = 10.0
 """What two measures of one difference may be apart."""
+_OWN_PATH = (
+    "what the program itself does where torch.compiler.is_compiling() gives other results than what it does elsewhere"
+)
 _SHORT = 3
 """Sentences of a finding that go into the verdict's own."""
 
@@ -346,6 +349,7 @@ def concluded(
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN in eager itself")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
+        agrees = agrees.said_too(_OWN_PATH) if _path(program.calls) else agrees
         judged = any(call.judged for call in program.calls)
         triaged.verdict = agrees.then(*(recording if agrees.exit_code or not judged else going_on))
         if rounds is not None:
