@@ -68,14 +68,13 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     become numbers; inputs that stood for one become constants. Raises ValueError where the inputs do not agree on the
     number of a symbol.
     """
-    if not symbols_of(case):
+    unbound = case.spec.dynamic and bound_symbols(case.gm) is None
+    if not symbols_of(case) and not unbound:
         out = without_fakes(gm)
         if bodies(out):
             with (mode := fake_mode(env := _as_recorded(case.gm), static=True)):
                 fakes = [mode.from_tensor(item) if isinstance(item, torch.Tensor) else item for item in inputs]
                 Renewing(out, _key(case), env).run(*fakes, enable_io_processing=False)
-            if case.spec.dynamic:  # numbers that are known only as it runs
-                out.shape_env = env  # type: ignore[assignment]
         return Live(out, inputs, case.spec)
     old = {node.name: fake_of(node) for node in case.gm.graph.find_nodes(op="placeholder")}
     out = without_fakes(gm)
@@ -91,7 +90,7 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
     out.recompile()
     left = [value for _, value in kept]
     spec = candidate_spec(case.spec, names, out) if len(left) < len(inputs) else case.spec
-    if not again.symbols:
+    if not again.symbols and not unbound:
         return Live(out, left, msgspec.structs.replace(spec, dynamic=False))
     mode = fake_mode(again.env)
     with mode:
@@ -104,10 +103,15 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
 def _as_recorded(gm: fx.GraphModule) -> ShapeEnv:
     """A new ShapeEnv without symbols, with the settings of the ShapeEnv of the inputs' fake values (whether the graph
     may read numbers out of tensors, say)."""
-    writer = SymbolWriter()
-    for node in gm.graph.find_nodes(op="placeholder"):
-        writer.adopt(getattr(getattr(fake_of(node), "fake_mode", None), "shape_env", None))
+    writer = _writer([fake_of(node) for node in gm.graph.find_nodes(op="placeholder")])
     return Symbols(_record(writer.finish()[2]), "").env
+
+
+def _writer(fakes: list[Any]) -> SymbolWriter:
+    writer = SymbolWriter()
+    for fake in fakes:
+        writer.adopt(getattr(getattr(fake, "fake_mode", None), "shape_env", None))
+    return writer
 
 
 def _record(settings: dict[str, Any], **symbols: Any) -> GraphRecord:
@@ -180,7 +184,7 @@ class _Again:
 
     @classmethod
     def of(cls, fakes: list[Any], inputs: list[Any], static: Collection[str]) -> _Again:
-        writer = SymbolWriter()
+        writer = _writer(fakes)
         numbers: dict[str, int] = {}
         for fake, value in zip(fakes, inputs, strict=True):
             for number, real in _sizes(fake, value):

@@ -56,6 +56,14 @@ def test_an_overflow_that_float64_does_not_have_is_not_asked_for() -> None:
     assert compare(None, [row(INF)], [row(2.0)], check=["nan"]) is None
 
 
+def test_an_overflow_of_eagers_alone_differs_by_rounding() -> None:
+    for eager, seen in ((INF, 70000.0), (NAN, 2.0), (INF, NAN)):
+        three = [row(70000.0, 1.0).double()], [row(eager, 1.0)], [row(seen, 1.0)]
+        told = compare(*three, rounding=(0,))
+        assert told is not None and (told.detail, told.size) == ("rounding", 0.5)
+        assert compare(*three) is None
+
+
 def test_what_rounding_decides_is_not_missing() -> None:
     three = [row(INF).double()], [row(INF)], [row(1e30)]
     assert compare(*three, check=["nan"]) is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from graphdbg.cli import run
 from graphdbg.dumps.errors import NotRegisteredError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.wording import TYPED, UNPACKED
@@ -70,3 +71,15 @@ def test_a_graph_of_an_archive_that_cannot_be_loaded_is_named_below_the_archive(
         Case.at(path).live()
     assert str(raised.value).startswith(f"{archive / 'case'}: node y: ")
     assert unloadable(raised.value, path).reason.startswith("node y: ")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["replay", "check", "bisect"])
+def test_a_graph_whose_operator_nothing_brings_back_cannot_be_told(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_graph_folder(tmp_path / "case", graph("x: [2]\ny = nowhere.op.default(x) [2]\nreturn y"))
+    with pytest.raises(SystemExit) as ended:
+        run([command, str(tmp_path / "case")])
+    assert ended.value.code == 4
+    assert capsys.readouterr().out.startswith("CANNOT TELL: node y: the op 'nowhere.op.default' is not registered")

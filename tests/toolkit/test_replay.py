@@ -23,8 +23,9 @@ from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.compilers.get_inputs import get_inputs
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
 from graphdbg.toolkit.isolation.protocol import ChildError, TaskResult
+from graphdbg.toolkit.live.how import How
 from graphdbg.toolkit.replaying import fidelity
-from graphdbg.toolkit.replaying.replay import replay
+from graphdbg.toolkit.replaying.replay import dies_at, replay
 from graphdbg.toolkit.verdicts.outcome import Outcome
 from graphdbg.toolkit.verdicts.signature import Kind, Signature
 from graphdbg.toolkit.verdicts.verdict import judged
@@ -247,3 +248,21 @@ def test_floats_that_dynamo_hands_in_as_tensors_are_known_before_the_graph_runs(
         assert all(f"'filled': {number}" in program for number in given)
         if graph.endswith("dynamo"):
             assert 1e-05 in given
+
+
+def test_a_run_of_eagers_that_does_not_end_is_told_with_the_operator_that_it_came_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    event = {"node": "spin", "line": "net.py:8", "operator": "mine.spin.default"}
+    asked: list[float] = []
+
+    def ask(task: str, payload: object, limit_s: float, server: object) -> SimpleNamespace:
+        asked.append(limit_s)
+        return SimpleNamespace(end=lambda: TaskResult(0, "timeout", event=event))
+
+    monkeypatch.setattr("graphdbg.toolkit.replaying.replay.ask", ask)
+    seen = Signature("hang", "eager")
+    how = cast(How, SimpleNamespace(payload=lambda saved: {}, limit_s=600.0))
+    outcome = dies_at(cast(SavedGraph, None), how, cast(ForkServer, None), Outcome(judged(seen), seen, seconds=600.2))
+    assert (outcome.verdict.verdict, outcome.verdict.where.line, asked) == ("cannot_tell", "net.py:8", [60.0])
+    assert outcome.verdict.reason.endswith("it was at mine.spin.default, net.py:8 after 60 s")

@@ -9,7 +9,7 @@ import graphdbg
 from graphdbg.toolkit.kernel_checks.findings import CheckedKernels, KernelFault
 from graphdbg.toolkit.verdicts import verdict, verdict_words
 from graphdbg.toolkit.verdicts.signature import Signature
-from graphdbg.toolkit.verdicts.verdict import OK, Verdict, Where, cannot_tell, died, judged, skipped
+from graphdbg.toolkit.verdicts.verdict import OK, Verdict, Where, cannot_tell, died, fails, judged, skipped
 
 CRASH = Signature("crash", "compile", "ValueError", detail="aten.mul.Tensor", raw="no such thing")
 WRONG = Signature("accuracy", "compare", size=0.5, raw="output 0: relative error 0.5")
@@ -118,6 +118,12 @@ def test_the_record_comes_back_from_json_as_it_was() -> None:
 def test_a_work_around_that_compiles_nothing_is_said_to_be_that() -> None:
     assert verdict_words.around(verdict_words.EAGER).startswith("Only running it without the compiler")
     assert verdict_words.around("import torch").startswith("Work-around, seen to work")
+
+
+def test_a_reason_ends_without_a_full_stop_whatever_an_exception_says() -> None:
+    raised = Signature("error", "eager", "ValueError", raw="It is not possible.")
+    reasons = [judged(raised).reason, cannot_tell("It is not.").reason, fails("crash", "inductor", "No.").reason]
+    assert reasons == ["error in eager: ValueError: It is not possible", "It is not", "No"]
 
 
 def test_the_words_of_what_is_not_finite() -> None:

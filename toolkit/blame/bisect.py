@@ -63,7 +63,20 @@ class Search:
         self.first_wrong: dict[str, Any] = {}
 
     def run(self) -> ByNode:
-        """Runs the whole search."""
+        """Runs the whole search. Raises OutOfTime where no node was named until then."""
+        findings = self.found
+        try:
+            self._search()
+        except OutOfTime as stop:
+            if findings.node is None:
+                raise
+            self._finish(work_around=False)
+            self.ask.asking.result.stopped = str(stop)
+        findings.verdict = self._concluded(findings.verdict)
+        findings.seconds = time.monotonic() - self.began
+        return findings
+
+    def _search(self) -> None:
         answer = self.ask.compile("the whole graph", "whole", {})
         outcome, departing, raised = self._judged(answer)
         findings = self.found
@@ -87,9 +100,6 @@ class Search:
             self._at(raised)
         else:
             self._cuts_by_signature()
-        findings.verdict = self._concluded(findings.verdict)
-        findings.seconds = time.monotonic() - self.began
-        return findings
 
     def _concluded(self, record: Verdict) -> Verdict:
         """Returns the graph's verdict with the node that was found; `cannot_tell` where the search named no node to
@@ -170,6 +180,7 @@ class Search:
         if not (wrong := self._tapped()):
             return
         self.found.others = [departure["name"] for departure in wrong]
+        self._name(wrong[0]["name"], wrong[0], alone=None)
         for departure in wrong[:CONFIRMED]:
             if self._alone(departure):
                 return
@@ -245,6 +256,7 @@ class Search:
         if wrong is None:
             return None
         self.first_wrong, of_node = wrong[0], self.ask.atoms["of_node"]
+        self._name(wrong[0]["name"], wrong[0], alone=None)
         return [of_node[departure["name"]] for departure in wrong if departure["name"] in of_node] or None
 
     def _finish(self, *, work_around: bool = True) -> None:
@@ -273,7 +285,7 @@ class Search:
         """The first node of each atom; atoms without nodes, which only return an input, are left out."""
         return [self.ask.node(nodes[0]) for atom in atoms if (nodes := self.ask.atoms["nodes"][atom])]
 
-    def _name(self, name: str, departure: dict[str, Any], *, alone: bool) -> None:
+    def _name(self, name: str, departure: dict[str, Any], *, alone: bool | None) -> None:
         findings = self.found
         findings.node, findings.alone = self.ask.node(self.ask.producer(name)), alone
         findings.error, findings.detail = departure["error"], departure["text"]

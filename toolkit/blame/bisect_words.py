@@ -178,7 +178,7 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.verdict = _then(node.verdict, saved, "minify {name}" if node.node is not None else unnamed)
     elif result.stopped and not result.reproduced:
         result.sentence = f"The search ended before the graph was judged ({result.stopped})."
-        result.verdict = cannot_tell(result.sentence.rstrip(".")).then(_again(name, by))
+        result.verdict = cannot_tell(result.sentence).then(_again(name, by))
     elif not result.reproduced:
         record = result.verdict
         go_on = "bisect {name} --check rounding" if record.verdict == ROUNDING else _JUDGE[record.exit_code == 0]

@@ -8,7 +8,7 @@ import click
 
 from ...dumps.answers import found
 from ...dumps.commands.options import json_option, seconds_option
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import NotRegisteredError
 from ...dumps.output import emit, say
 from ...dumps.store import resolve_graph
 from ...dumps.wording import counted
@@ -53,12 +53,9 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     saved = resolve_graph(graph)
     try:
         result = run(saved, check=check, imports=imports, narrate=say, **options)
-    except GraphdbgError as error:
-        again = with_trust_for(saved, f"graphdbg bisect {saved.name}")
-        if isinstance(error, UsageError) or not again:
-            raise
+    except NotRegisteredError as error:
         record = unloadable(error, saved.path)
-        verdict = record.then(again)
+        verdict = record.then(with_trust_for(saved, f"graphdbg bisect {saved.name}"))
         result = Bisection(saved.id, saved.stage, options["rung"], sentence=record.reason, verdict=verdict)
     if as_json:
         emit(result.to_json(), as_json=True)

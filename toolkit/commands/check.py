@@ -8,7 +8,7 @@ import click
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
-from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.errors import GraphdbgError, NotRegisteredError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.store import SavedGraph, resolve
 from ...dumps.wording import counted
@@ -18,7 +18,7 @@ from ..replaying.checked import TASKS, Checkup
 from ..replaying.checked import check as run
 from ..verdicts.ladder_words import address, run_address
 from ..verdicts.mismatches import origins, sentence
-from ..verdicts.verdict import unloadable, with_flags, with_trust_for, worst
+from ..verdicts.verdict import unloadable, with_flags, worst
 from ..verdicts.verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 from .replay import graphs_in
@@ -59,7 +59,7 @@ def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: 
     try:
         checkup = run(saved, server, How(**options))
     except GraphdbgError as error:
-        if isinstance(error, UsageError) or (alone and not with_trust_for(saved, "graphdbg check")):
+        if isinstance(error, UsageError) or (alone and not isinstance(error, NotRegisteredError)):
             raise
         checkup = Checkup(cannot=unloadable(error, saved.path).reason.splitlines()[0])
     if not alone:

@@ -10,7 +10,7 @@ import msgspec
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option
-from ...dumps.errors import GraphdbgError, OptionsExcludeError, UsageError
+from ...dumps.errors import GraphdbgError, NotRegisteredError, OptionsExcludeError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.store import Run, SavedGraph, resolve, resolve_graph
 from ...dumps.wording import counted
@@ -141,7 +141,7 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, narrate: bo
         outcome = Outcome(abandoned(saved.error)) if given_up else run(saved, **options, server=server)
     except GraphdbgError as error:
         again = with_trust_for(saved, f"graphdbg replay {address(saved)}")
-        if isinstance(error, UsageError) or (not narrate and not again):
+        if isinstance(error, UsageError) or not (narrate or isinstance(error, NotRegisteredError)):
             raise
         outcome = Outcome(unloadable(error, saved.path).then(again), rung=options["rung"])
     if as_lines:

@@ -173,6 +173,8 @@ QUIET = Noise()
 Noises = Callable[[int], Noise]
 """Place of a result -> its noise."""
 
+EAGERS = ", nor are float64's"
+"""Of elements that eager alone has as NaN or infinite."""
 _NAMES = ("finite", "nan", "inf", "-inf")
 
 
@@ -183,8 +185,8 @@ def not_finite(
     decide; `rounding`: whether a difference that it explains is returned, too.
 
     A NaN or Inf where eager is finite is always reported. Where eager itself is not finite (NaN, +Inf, -Inf) another
-    value is wrong if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is
-    known (a half that overflows need not overflow in a fused kernel).
+    value is wrong if the float64 reference agrees with eager and no rounding decides it, else it differs by rounding (a
+    half that overflows need not overflow in a fused kernel); without a reference nothing is known.
     """
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
         return None
@@ -205,15 +207,18 @@ def not_finite(
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
     wanted, got = classes(wanted), classes(seen)
-    other = (wanted != 0) & (got != wanted) & (classes(truth).to(want.device) == wanted)
-    count = int(other.sum())
-    explained = bool(count) and count <= noise(index).flips
+    other = (wanted != 0) & (got != wanted)
+    sure = other & (classes(truth).to(want.device) == wanted)
+    explained = not bool(sure.any()) or int(sure.sum()) <= noise(index).flips
+    differ = sure if bool(sure.any()) else other
+    count = int(differ.sum())
     if not count or (explained and not rounding):
         return None
-    first = other.flatten().nonzero()[0]
+    first = differ.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
     if explained:
-        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}), {DECIDED}"
+        nor = "" if bool(sure.any()) else EAGERS
+        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}){nor}, {DECIDED}"
         return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
     text = f"{count} of {elements} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)

@@ -30,7 +30,7 @@ from ..judging.missing import missing
 from ..live.eager import EagerMode
 from ..live.execution import same_bits
 from ..numerics.comparison import compare
-from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
+from ..numerics.measures import EAGERS, Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.signature import inside
 from ..verdicts.verdict import KINDS as KIND_OF
 from ..verdicts.verdict import OK, Verdict, Where, fails, skipped
@@ -114,8 +114,7 @@ def apart(want: Any, have: Any) -> float:
     wanted, other = want.to(exact), have.to(exact)
     known = torch.isfinite(wanted) & torch.isfinite(other)
     if not bool(known.all()):
-        other_class = (classes(wanted) != classes(other)) & (torch.isfinite(wanted) | (want.dtype != torch.float16))
-        if not bool(known.any()) or bool(other_class.any()):
+        if not bool(known.any()) or bool((classes(wanted) != classes(other)).any()):
             return 1.0
         wanted, other = wanted[known], other[known]
     scale, off = float(rms(wanted)), float(rms(other - wanted))
@@ -192,7 +191,7 @@ def judged(
             row.value, row.error, row.size, row.tolerance = name, far, _size(want), _tolerance(want)
             row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
             return row
-        rounded = rounded or f"{name} {_ALONE if difference.text == _ALONE else _ROUNDED}"
+        rounded = rounded or f"{name} {_ALONE if EAGERS in difference.text else _ROUNDED}"
     if rounded:
         row.verdict = Verdict("rounding", reason=rounded)
         beyond = (row.error or 0.0) > (row.tolerance or 0.0)
@@ -246,7 +245,7 @@ def _difference(
     half = want.dtype == torch.float16
     difference = _compared(name, want, have, noise, ("nan", "inf") if half else ())
     if not half and difference is not None and difference.detail in ("no nan", "no inf") and (lost := alone()):
-        difference = _compared(name, want, have, noise, lost) or difference._replace(detail="rounding", text=_ALONE)
+        difference = _compared(name, want, have, noise, lost)
     allowed = 4.0 * loose.get(name, 0.0)
     if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
         return difference._replace(detail="rounding")
@@ -331,7 +330,7 @@ def said(error: BaseException | None) -> str:
     while error is not None and type(error).__name__ == "CompilationError" and (deeper := inside(error)) is not None:
         error = deeper
     text = without_excerpt(str(error))
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
+    lines = [line.strip(" .") for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
     inner = OF_FAKE.search(text)
     message = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
     return f"{message} ({inner[1]}: {inner[2][:160]})" if inner else message

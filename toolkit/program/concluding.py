@@ -254,6 +254,9 @@ _OVERWRITTEN = (
 )
 ABOUT = 10.0
 """The factor by which two measures of one difference may disagree."""
+_OWN_PATH = (
+    "what the program itself does where torch.compiler.is_compiling() gives other results than what it does elsewhere"
+)
 _SHORT = 3
 """How many sentences of a finding go into the verdict's reason."""
 
@@ -347,6 +350,7 @@ def concluded(
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN in eager itself")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
+        agrees = agrees.said_too(_OWN_PATH) if _path(program.calls) else agrees
         judged = any(call.judged for call in program.calls)
         triaged.verdict = agrees.then(*(recording if agrees.exit_code or not judged else going_on))
         if rounds is not None:

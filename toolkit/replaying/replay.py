@@ -4,8 +4,8 @@ Also: the control of evidence by time and memory: what a harmless graph of the s
 
 Also: the outcome of judging a saved graph, kept in the cache folder so that the next command need not judge it again.
 
-Also: the node that ends the process where eager itself dies: one more eager run in a child reports each node before
-it runs.
+Also: the node that ends the process where eager itself dies, or that does not end: one more eager run in a child
+reports each node before it runs.
 
 The calling process imports torch only when it wants the outputs. Loading follows the safety rules of `dumps.live`.
 
@@ -155,18 +155,28 @@ def _changed() -> int:
 
 
 EAGER_TASK = f"{__name__}:eager_task"
+_AGAIN_S = 60.0
+"""How long the run may take that shows where eager does not end."""
 
 
 def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -> Outcome:
-    """Adds node, user line and fault to the outcome of a death in eager; unchanged where no node kills the process."""
+    """Adds to the outcome of a death in eager the node, the user line and the fault, to that of a run that does not end
+    the node that it has reached; unchanged where no node does so."""
     assert outcome.signature is not None
-    answer = ask(EAGER_TASK, how.payload(saved), how.limit_s, server=server).end()
-    if answer.status != "signal" or not answer.event:
+    status, limit_s = "signal", how.limit_s
+    if outcome.signature.kind == "hang":
+        status, limit_s = "timeout", min(_AGAIN_S, limit_s)
+    answer = ask(EAGER_TASK, how.payload(saved), limit_s, server=server).end()
+    if answer.status != status or not answer.event:
         return outcome
     node, line, operator = (answer.event[name] for name in ("node", "line", "operator"))
     where = Where(node, line=line)
     custom = "." in operator and operator.partition(".")[0] not in TORCHS
     place = f"{operator or node}{f', {line}' if line else ''}"
+    if status == "timeout":
+        text = f"eager itself does not end in {outcome.seconds:.0f} s; run again it was at {place}"
+        outcome.verdict = msgspec.structs.replace(cannot_tell(f"{text} after {limit_s:.0f} s"), where=where)
+        return outcome
     text = f"eager itself dies of {answer.signal} at {place}"
     given = inputs_given(saved)
     if custom or given == REAL:
@@ -276,7 +286,8 @@ def replay(
             if fair_s > limit_s:
                 outcome = outcome_of(ask(TASK, payload, fair_s, server=used).end(), rung)
                 outcome.notes.append(f"the machine is busy: it was given {fair_s:.0f} s in place of {limit_s:.0f}")
-        if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
+        seen = outcome.signature
+        if seen is not None and seen.kind in ("signal", "hang") and seen.stage == "eager":
             outcome = dies_at(saved, how, used, outcome)
         outcome.verdict = with_next(saved, outcome.verdict)
         if LADDER[rung].has_passes and not without:

@@ -191,7 +191,7 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
     judged = [row for row in result.graphs if row.judged]
     if not judged:
         reasons = [row.reason for row in result.graphs if row.reason]
-        why = f": {max(reasons, key=reasons.count).removesuffix('.')}" if reasons else ""
+        why = f": {max(reasons, key=reasons.count)}" if reasons else ""
         return f"Nothing was judged{why}."
     synthesised = [row for row in judged if row.inputs != REAL]
     text = "No graph fails. " if result.verdict.exit_code == 0 else "No graph that was judged fails. "

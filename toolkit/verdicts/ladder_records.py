@@ -57,7 +57,7 @@ class RungResult(msgspec.Struct, omit_defaults=True):
         seen = self.signature
         if seen is None or seen.stage == "compare" or seen.kind == "nan" or self.verdict.detail == WHOLE:
             return self.verdict.reason
-        return seen.text()
+        return seen.text().rstrip(".")
 
     @property
     def failed(self) -> bool:

@@ -142,9 +142,10 @@ class Where(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one judgement.
 
-    `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen
-    to work. `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`:
-    whole commands to paste. `detail` decides which of today's words are said of it. `exit_code`: 0, 1 or 4.
+    `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence, without its full stop. `workaround`: a line
+    to paste that was seen to work. `same`: what PyTorch's own comparison of eager, compiled and float64 says, where
+    numbers differ. `next`: whole commands to paste. `detail` decides which of today's words are said of it.
+    `exit_code`: 0, 1 or 4.
 
     >>> Verdict("fails", kind="crash", fault="compiler", layer="inductor").exit_code
     1
@@ -246,7 +247,7 @@ def judged(
 ) -> Verdict:
     """The verdict on a signature under a rung: a failure, or why there can be no verdict. `reason`: instead of its
     text."""
-    reason = reason or signature.text()
+    reason = (reason or signature.text()).rstrip(".")
     if signature.undecided:
         word: Word = "nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell"
         return Verdict(word, reason=reason, where=where)
@@ -266,7 +267,7 @@ def fails(kind: Kind | None, rung: str, reason: str, where: Where | None = None,
     """The verdict that a rung goes wrong: the compiler's fault, unless it is eager's own, in the layer that the rung
     adds."""
     fault: Fault | None = None if not rung else "model" if rung == "eager" else "compiler"
-    return Verdict("fails", kind, fault, _LAYERS.get(rung), reason, where, detail=detail)
+    return Verdict("fails", kind, fault, _LAYERS.get(rung), reason.rstrip("."), where, detail=detail)
 
 
 def backend_layer(backend: str) -> Layer | None:
@@ -276,7 +277,7 @@ def backend_layer(backend: str) -> Layer | None:
 
 def cannot_tell(reason: str, detail: str = "") -> Verdict:
     """The verdict that nothing can be decided, and why."""
-    return Verdict("cannot_tell", reason=reason, detail=detail)
+    return Verdict("cannot_tell", reason=reason.rstrip("."), detail=detail)
 
 
 def unloadable(error: Exception, path: Path) -> Verdict:

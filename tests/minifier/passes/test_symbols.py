@@ -20,7 +20,7 @@ from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
 PLANTED = Path(__file__).parents[2] / "planted"
-symbols, dims = pass_of("symbols"), pass_of("dims")
+symbols, dims, dtypes = pass_of("symbols"), pass_of("dims"), pass_of("dtypes")
 
 
 def dynamic(f: Any, *tensors: torch.Tensor) -> Live:
@@ -85,6 +85,16 @@ def test_smaller_sizes_keep_their_symbols_down_to_two() -> None:
     assert [value if isinstance(value, int) else tuple(value.shape) for value in small.inputs] == [2, 5, (2, 5)]
     assert sorted(shapes(small)) == sorted([f"({second}, {first})"] * 2 + [f"(2*{second}, {first})"] * 2)
     assert symbols_of(dims.apply(given, "dims 6 1")) == [first], "a size of 1 has no symbol"
+
+
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_a_size_that_is_read_from_a_tensor_stays_one_beside_those_of_inputs() -> None:
+    given = dynamic(lambda k, x: torch.ones(k.item(), x.size(0)).tanh(), torch.tensor(7), torch.randn(3))
+    narrower = dtypes.apply(given, "dtypes int64 int32")
+    assert narrower.spec.dynamic and narrower.inputs[0].dtype == torch.int32
+    (_, before, *_), (_, after, *same) = shapes(given), shapes(narrower)
+    read, bound = (text.strip("()").split(", ")[0] for text in (after, before))
+    assert same == [after] and read.isidentifier() and after == before.replace(bound, read)
 
 
 @pytest.mark.slow

@@ -61,6 +61,7 @@ def rounds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ("nan", "nan", lambda x: (x * 2,), lambda x: (x * NAN,), X),
         ("accuracy", "signed zero", lambda x: (x * -1,), lambda x: (0 - x,), torch.tensor([0.0, 1.0])),
         ("accuracy", "rounding", rounds, lambda x: (x * 2,), X),
+        ("accuracy", "rounding", rounds, lambda x: (x * 2,), torch.tensor([70000.0, 1.0])),
         ("accuracy", "integers", lambda x: ((x * 2).long(),), lambda x: ((x * 2).long() + 1,), X),
         ("accuracy", "integers", lambda x: (x > 1,), lambda x: (x > 2,), X),
         ("accuracy", "", lambda x: (x * 2,), lambda x: (x * 3,), X),

@@ -21,7 +21,7 @@ from graphdbg.dumps.graph_folder import JOURNAL_FILE
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.blame.bisect import INTERRUPTED, bisect
 from graphdbg.toolkit.blame.bisect_asking import same_failure
-from graphdbg.toolkit.blame.bisect_records import Bisection
+from graphdbg.toolkit.blame.bisect_records import Bisection, Clock, OutOfTime
 from graphdbg.toolkit.blame.bisect_words import next_for
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.verdicts.signature import Signature
@@ -160,6 +160,22 @@ def test_what_nobody_is_convicted_of_cannot_be_told(recorded: Path, server: Fork
     assert (result.verdict.verdict, result.verdict.exit_code, result.by) == ("cannot_tell", 4, "")
     assert result.verdict.reason.startswith("it fails (")
     assert result.verdict.next == [f"graphdbg bisect {recorded}/0_0/inference --by pass"]
+
+
+def test_a_node_that_was_seen_wrong_before_the_time_was_over_is_named(
+    recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def over(clock: Clock) -> None:
+        raise OutOfTime("the time is over")
+
+    def narrate(text: str) -> None:
+        if "wrong: tanh" in text:
+            monkeypatch.setattr(Clock, "check", over)
+
+    graph = recorded / "0_0/inference"
+    result = found(graph, server, "planted_lowering", by="node", narrate=narrate)
+    assert (result.verdict.verdict, result.by, result.stopped) == ("fails", "node", "the time is over")
+    assert result.sentence.startswith("First wrong node: `tanh`") and "fails alone" not in result.sentence
 
 
 def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path, server: ForkServer) -> None:
