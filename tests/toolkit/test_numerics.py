@@ -157,6 +157,12 @@ def test_an_op_without_float64_names_the_node() -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
+@pytest.mark.parametrize(("rate", "draws"), [(0.0, False), (0.5, True), (1.0, False)])
+def test_a_dropout_that_drops_everything_draws_nothing(rate: float, draws: bool) -> None:
+    gm = torch.fx.symbolic_trace(lambda x: torch.nn.functional.dropout(x, rate))
+    assert draws_from_generator(gm) is draws
+
+
 @pytest.mark.parametrize(
     "function",
     [
