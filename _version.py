@@ -1,4 +1,4 @@
-"""The version, told here alone: pyproject.toml, `graphdbg --version` and what is written into reports read it.
+"""The version, stated here alone: pyproject.toml, `graphdbg --version` and what is written into reports read it.
 
 >>> __version__.count(".")
 2

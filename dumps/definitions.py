@@ -63,7 +63,7 @@ def cut(
     return _Cutting(tree, text).of(spaces, values or {}, line)
 
 
-def whole(made: CutProgram, text_of: Callable[[str], str], most: int = 8) -> CutProgram:
+def whole(program: CutProgram, text_of: Callable[[str], str], most: int = 8) -> CutProgram:
     """With the definitions that it imports from the user's other modules in the place of these imports, where they have
     the same names. `text_of`: the text of such a module by its name, empty for others; `most`: through so many of them.
 
@@ -71,8 +71,8 @@ def whole(made: CutProgram, text_of: Callable[[str], str], most: int = 8) -> Cut
     >>> whole(made, {"helpers": "scale = 3\\n"}.get).statements
     ['scale = 3', 'def run(g): return scale']
     """
-    imports, before, kept = dict.fromkeys(made.imports), dict[str, None](), dict.fromkeys(made.statements)
-    for text in made.imports if most else ():
+    imports, before, kept = dict.fromkeys(program.imports), dict[str, None](), dict.fromkeys(program.statements)
+    for text in program.imports if most else ():
         (statement,) = syntax.parsed(text).body
         if not isinstance(statement, ast.ImportFrom) or statement.level or statement.names[0].asname:
             continue
@@ -87,8 +87,9 @@ def whole(made: CutProgram, text_of: Callable[[str], str], most: int = 8) -> Cut
             imports |= dict.fromkeys(inner.imports)
             before |= dict.fromkeys(inner.statements)
     statements = [*before, *kept]
-    future = [line for line in made.program.splitlines() if line.startswith("from __future__")]
-    return made._replace(program=_program([*future, *imports], statements), statements=statements, imports=[*imports])
+    future = [line for line in program.program.splitlines() if line.startswith("from __future__")]
+    text = _program([*future, *imports], statements)
+    return program._replace(program=text, statements=statements, imports=[*imports])
 
 
 def _names(statements: Iterable[str]) -> set[str]:

@@ -76,8 +76,8 @@ def inputs_known(record: GraphRecord, seen: InputsRecord | None) -> dict[str, In
     (see `roles`)."""
     known = {item.name: item for item in record.inputs}
     for item in seen.inputs if seen is not None else ():
-        told = known[item.name].statistics if item.name in known else None
-        known[item.name] = msgspec.structs.replace(item, statistics=item.statistics or told)
+        statistics = known[item.name].statistics if item.name in known else None
+        known[item.name] = msgspec.structs.replace(item, statistics=item.statistics or statistics)
     return known
 
 

@@ -30,7 +30,7 @@ Arg = Any
 """An encoded argument: null, bool, int, float, str, a list, or an object with one key, a tag of `dumps.arguments`."""
 
 FROM_TRACE = "trace"
-OF_A_TRACE = "read from a trace, which has the layout of inputs but not their values: these are made up"
+OF_A_TRACE = "read from a trace, which has the layout of inputs but not their values: these are synthesised"
 """The policy of inputs of a run that was made of a trace: their layout as it is printed there."""
 
 

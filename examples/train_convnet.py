@@ -47,7 +47,7 @@ def make_model(width: int) -> nn.Sequential:
 
 def main() -> None:
     """Trains and prints one loss a step."""
-    parser = argparse.ArgumentParser(description="Train a small convnet on made-up images.")
+    parser = argparse.ArgumentParser(description="Train a small convnet on random images.")
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--batch", type=int, default=8)

@@ -82,7 +82,7 @@ class GPT(nn.Module):
 
 def parse_arguments() -> argparse.Namespace:
     """The command line; every size is small enough for a slow CPU."""
-    parser = argparse.ArgumentParser(description="Train a small character-level GPT on made-up text.")
+    parser = argparse.ArgumentParser(description="Train a small character-level GPT on generated text.")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--heads", type=int, default=2)

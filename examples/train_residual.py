@@ -58,7 +58,7 @@ def make_waves(batch: int) -> torch.Tensor:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line; every size is small enough for a slow CPU."""
-    parser = argparse.ArgumentParser(description="Train a deep residual network on made-up waves.")
+    parser = argparse.ArgumentParser(description="Train a deep residual network on generated waves.")
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--batch", type=int, default=32)

@@ -70,8 +70,8 @@ class SearchLimits:
         """Raises Stopped where a limit is reached; `queries` were made so far."""
         if self.left(queries) == 0:
             kept = f", {self.reserved} more are for verification" if self.reserved else ""
-            made = counted(queries, "query was", "queries were")
-            raise Stopped(f"{made} made{kept} (--max-queries {self.max_queries})")
+            queries_run = counted(queries, "query was", "queries were")
+            raise Stopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
         if self.late():
             raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
 

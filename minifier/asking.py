@@ -366,13 +366,13 @@ def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, im
     with opened(None, warmth("eager"), TASK) as server, temporary.folder("graphdbg-cut-") as work:
         written = work / "made" / "case"
         payload = {"case": str(saved.path.absolute()), "work": str(work), "out": str(written), "names": list(names)}
-        payload |= {"seed": seed, "imports": list(imports), "made_up": False}
+        payload |= {"seed": seed, "imports": list(imports), "only_compiled": False}
         notes: list[str] = []
         reply = ask(TASK, payload, DEFAULT_LIMIT_S, server=server).answer()
         try:
             raise_refusal(reply)
         except EnvironmentLackError as lack:
-            reply = ask(TASK, payload | {"made_up": True}, DEFAULT_LIMIT_S, server=server).answer()
+            reply = ask(TASK, payload | {"only_compiled": True}, DEFAULT_LIMIT_S, server=server).answer()
             if reply.status != "done":
                 raise
             why = f"eager cannot run this graph here ({lack.why or lack.what})"

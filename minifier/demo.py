@@ -138,7 +138,7 @@ class Demo:
         """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit
         code.
 
-        What it says is told as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what
+        What it says is printed as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what
         graphdbg says and the exception (g++ prints pages). There is no time limit, for this machine may be slow or
         busy; a step that says nothing is said to be at work.
         """

@@ -179,15 +179,15 @@ def minify_here(
         raise _does_not_fail()
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
 
-    def told(result: Result) -> Minified:
+    def minified(result: Result) -> Minified:
         live = problem.original() if result.best is None else problem.build(result.best)
         verdict = Verdict("fails", reason="the predicate is true for it")
         return result.minified(whole, notes=result.notes, live=live, verdict=verdict)
 
     try:
-        return told(search(engine, problem, axes=AXES))
+        return minified(search(engine, problem, axes=AXES))
     except Interrupted as interrupted:
-        interrupted.minified = told(interrupted.result)
+        interrupted.minified = minified(interrupted.result)
         raise
 
 

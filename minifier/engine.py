@@ -542,7 +542,7 @@ class Engine:
 
     def distrust(self) -> None:
         """The failure is flaky after all: measures it, forgets what passed too few times, and has the search begin
-        anew."""
+        again."""
         self.repeats = max(2, self._measure(self))
         for candidate in [asked for asked, answer in self._answers.items() if answer.verdict in UNSURE]:
             if len(self._runs.get(candidate, ())) < self.repeats:

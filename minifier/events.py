@@ -217,7 +217,7 @@ class Ended(Happening, frozen=True, tag="end"):
 
 
 Follow = Callable[[Happening], None]
-"""Who is told; called in the thread that minifies, in order."""
+"""Who is called with each event; in the thread that minifies, in order."""
 
 
 KEPT = Conditions | Cut | Answered | Steered

@@ -35,8 +35,8 @@ def failing_graph(
     run: Run, options: MinifyOptions | None = None, report: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
     """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that
-    has most. Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError
-    for an empty run.
+    has most. Raises NothingToReduceError where nothing in the run fails as asked, or that is
+    unknown, UsageError for an empty run.
     """
     options = options or MinifyOptions()
     amount = _amount(options)
@@ -106,8 +106,8 @@ def _screened(
     steps = [with_flags(look, options.imports), *filter(None, [whole_program(run)])]
     see = f"see {' or '.join(steps)}"
     if verdict.exit_code:
-        told_of = f"whether a graph of {run.name} fails cannot be determined"
-        what = f"no graph of {run.name} fails by itself" if verdict.failed else told_of
+        unknown = f"whether a graph of {run.name} fails cannot be determined"
+        what = f"no graph of {run.name} fails by itself" if verdict.failed else unknown
         raise CannotJudgeError(what, verdict.reason, see, verdict.then(*verdict.next or steps))
     steps += [check] if (check := kernel_check(run.graphs())) else []
     see = f"see {' or '.join(steps)}"

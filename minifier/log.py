@@ -60,7 +60,7 @@ class Log:
     def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:
         self.path = out / EVENTS_FILE
         self.story = Story(out=str(out))
-        """What this process has told so far."""
+        """What this process has reported so far."""
         self.earlier = Story(out=str(out))
         """What earlier processes did, once the file is open."""
         self.damage = 0
@@ -253,7 +253,7 @@ class Life(AbstractContextManager["Life"]):
         self.log = Log(out, self._complain)
 
     def end(self, ended: Ended) -> None:
-        """What is told when the block is left."""
+        """What is written when the block is left."""
         self._ended = ended
 
     def __exit__(

@@ -107,7 +107,7 @@ class Minified(Displayed):
     failed the same way at the end. `others`: failures with another signature that were seen and rejected. `stopped`:
     why the search ended early, or None. `also`: those others, written as cases. `passing`: the folder of the nearest
     case that passes, `difference` what makes it pass. `parts`: each node that is left, and what happened without it.
-    `asked`: queries by what they were for. `needs`: a row for each part of a small case (see `needs.Needs.told`).
+    `asked`: queries by what they were for. `needs`: a row for each part of a small case (see `needs.Needs.rows`).
     `unneeded`: what the original had and the case has not. `neighbour`: "path", "difference" and "diff" (from the case)
     of `passing`. `verdict`: the judge's on the case.
 

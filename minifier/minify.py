@@ -96,10 +96,10 @@ class CommandOracle(Oracle):
         if candidate is None and case is None:
             raise_refusal(reply)
         named = candidate.text() if candidate else "original" if case is None else str(case)
-        write_file(self.output / f"{number:04}.txt", f"# {_told(reply)}: {named}\n{reply.output}".encode())
-        size = (reply.told["nodes"], reply.told["input_bytes"]) if reply.told else self._size(candidate)
+        write_file(self.output / f"{number:04}.txt", f"# {_end_of(reply)}: {named}\n{reply.output}".encode())
+        size = (reply.event["nodes"], reply.event["input_bytes"]) if reply.event else self._size(candidate)
         answer = self._answer(reply)
-        if reply.told is None and answer.verdict is not Ruling.INFRA:
+        if reply.event is None and answer.verdict is not Ruling.INFRA:
             answer = Answer(Ruling.INVALID, detail=answer.detail)
         answer = replace(answer, nodes=size[0], input_bytes=size[1], seconds=reply.seconds)
         return answer, None
@@ -182,7 +182,7 @@ def ending(code: int | None, name: str = "") -> str:
     return f"signal {name}" if name else f"exit code {code}"
 
 
-def _told(reply: Reply) -> str:
+def _end_of(reply: Reply) -> str:
     ended = ending(reply.exit_code, reply.signal) if reply.status in ("exception", "signal") else reply.status
     return f"{ended} after {reply.seconds:.1f} s"
 
@@ -292,7 +292,7 @@ def minify(
 def _keep(result: Minified, temporary: bool) -> Minified:
     """The result with its module and inputs in memory, since a temporary folder is about to go."""
     result.live = (result.module, result.inputs)
-    if temporary:  # no path of it is told
+    if temporary:  # no path of it is reported
         result.path = result.passing = None
         result.also = [replace(other, path=None, command="") for other in result.also]
     return result

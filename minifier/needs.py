@@ -11,7 +11,7 @@ For example:
 
     needs = Needs(base, read(rows))
     needs.ask(engine, most=24)
-    needs.told(engine)[0]
+    needs.rows(engine)[0]
     # {'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict':
     # 'pass', ...}], ...}
 """
@@ -49,7 +49,7 @@ OTHER_REFERENCE = "another dtype is compared with another tolerance, so a pass p
 OTHER_VALUES = "other values may still fail: a few random draws prove nothing"
 """Values are never called needed: a real bug passed with two draws and failed with most."""
 KINDS = ("setting", "dim", "dtype", "values", "strides", "constant", "node")
-"""The order in which parts are told: what surprises first."""
+"""The order in which parts are reported: what surprises first."""
 LEFT_OUT, LEFT_OUT_BEFORE = "left out", "left out, before shapes and values were changed"
 IN_PLACE = " in its place"
 NEEDED, REPLACEABLE, UNKNOWN = "needed", "replaceable", "unknown"
@@ -57,7 +57,7 @@ NEEDED, REPLACEABLE, UNKNOWN = "needed", "replaceable", "unknown"
 
 @dataclass(frozen=True)
 class Probe:
-    """One question. `soon`: "0" and "1" are asked in this order, "2" is told where it is known, "-" cannot be asked."""
+    """One question. `soon`: "0" and "1" are asked in this order, "2" is reported where known, "-" cannot be asked."""
 
     soon: str
     edit: str
@@ -135,7 +135,7 @@ class Needs:
         """Values, where the compiler fails and has seen none."""
         return probe.what == "values" and self.stage == "compile"
 
-    def told(self, engine: Engine, parts: Sequence[tuple[AtomNeed, Sequence[str]]] = ()) -> list[dict[str, Any]]:
+    def rows(self, engine: Engine, parts: Sequence[tuple[AtomNeed, Sequence[str]]] = ()) -> list[dict[str, Any]]:
         """A row for each part: what, name, value, verdict, tried (value, verdict, signature), signature, why.
 
         `parts`: the nodes of the case's atoms by name, with what is known of their cuts.
@@ -148,7 +148,7 @@ class Needs:
         groups = {part: probes for part, probes in groups.items() if part in asked or not _within(part, every - {part})}
         cuts = {name: part for part, nodes in parts for name in nodes[:1]}
         rows = [self._row(engine, probes, cuts) for probes in groups.values()]
-        rows = [row for row in rows if not _told_by_others(row, rows)]
+        rows = [row for row in rows if not _explained_by_others(row, rows)]
         order = list(NEEDS)
         return sorted(rows, key=lambda row: (order.index(row["verdict"]), KINDS.index(row["what"])))
 
@@ -199,13 +199,13 @@ def _within(part: tuple[str, str, str], others: set[tuple[str, str, str]]) -> bo
     )
 
 
-def _told_by_others(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+def _explained_by_others(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether all dimensions of a row have rows of fewer, and one of those says the same."""
     names = set(row["name"].split(", "))
     fewer = [other for other in rows if (other["what"], other["value"]) == ("dim", row["value"])]
     fewer = [other for other in fewer if set(other["name"].split(", ")) < names]
-    told = {name for other in fewer for name in other["name"].split(", ")}
-    return row["what"] == "dim" and told == names and any(other["verdict"] == row["verdict"] for other in fewer)
+    explained = {name for other in fewer for name in other["name"].split(", ")}
+    return row["what"] == "dim" and explained == names and any(other["verdict"] == row["verdict"] for other in fewer)
 
 
 class _Names(dict[str, str]):
@@ -260,7 +260,7 @@ def part_words(row: Mapping[str, Any]) -> str:
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """At most three lines for a terminal: what is needed, what is not, what cannot be told."""
+    """At most three lines for a terminal: what is needed, what is not, what is unknown."""
     lines: list[str] = []
     for verdict, (head, _) in NEEDS.items():
         alike = [row for row in rows if row["verdict"] == verdict]

@@ -42,7 +42,7 @@ from ..toolkit.verdicts.outcome import Outcome
 from ..toolkit.verdicts.own_passes import Pass, flags_for, passes, registered
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
 from ..toolkit.verdicts.verdict import with_flags
-from . import made_up
+from . import only_compiled
 from .asking import RUNNING, TASKS, Querying
 from .log import live_file
 from .options import HANG_LIMIT_S, MinifyOptions
@@ -63,7 +63,7 @@ MOST_DEATHS = 12
 PREPARED = "prepared.json"
 """In the work folder, once all that candidates are built from is there."""
 CULPRITS = "culprits.json"
-"""In the work folder: names of nodes that the first failure of the whole case told."""
+"""In the work folder: names of nodes that the first failure of the whole case reported."""
 
 
 @dataclass
@@ -83,10 +83,10 @@ class Oracle:
     """Edits that turn off what holds for the whole case (see passes.switches)."""
     named: str = ""
     """The case as the user named it."""
-    made_up: str = ""
-    """Why eager cannot run the case here, where candidates are therefore only compiled, on made-up values."""
+    only_compiled: str = ""
+    """Why eager cannot run the case here, where candidates are therefore only compiled, on synthesised values."""
     _prepared: str | None = None
-    """What `made_up` was when candidates were made ready."""
+    """What `only_compiled` was when candidates were made ready."""
     _unprepared: errors.GraphdbgError | None = None
     _inlinable: list[str] = field(default_factory=list[str])
 
@@ -96,16 +96,16 @@ class Oracle:
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
 
-        That eager itself fails is told by `find_hints`: the failure may be one that needs no run.
+        That eager itself fails is found by `find_hints`: the failure may be one that needs no run.
         """
         kept = self.work / PREPARED
         if kept.exists() and self._prepared is None:
             value = msgspec.json.decode(read(kept))
             self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
             self.case = Path(value["case"])
-            self._prepared = self.made_up = value.get("made_up", "")
+            self._prepared = self.only_compiled = value.get("only_compiled", "")
             return
-        self._prepared = self.made_up
+        self._prepared = self.only_compiled
         reply = self.asking.task("prepare", self._payload(None))
         deadly = self.work / RUNNING
         if reply.status in ("signal", "timeout", "memory") and deadly.exists():
@@ -119,7 +119,7 @@ class Oracle:
                 self._unprepared = error
                 return
             why = reply.error.message if reply.error else f"the child ended by {reply.signal or reply.status}"
-            how = "tracing it" if self.made_up else "running it eagerly, to record its values,"
+            how = "tracing it" if self.only_compiled else "running it eagerly, to record its values,"
             self._unprepared = errors.UsageError("cannot minify this graph", f"{how} failed: {why}")
             return
         self._unprepared = None
@@ -134,7 +134,7 @@ class Oracle:
             raise self._unprepared
 
     def _keep_prepared(self) -> None:
-        kept = {name: getattr(self, name) for name in ("atoms", "notes", "switches", "made_up")}
+        kept = {name: getattr(self, name) for name in ("atoms", "notes", "switches", "only_compiled")}
         if not self._inlinable:  # with some, it is first asked whether the failure is there without them
             write_file(self.work / PREPARED, msgspec.json.encode({**kept, "case": str(self.case)}))
 
@@ -164,7 +164,7 @@ class Oracle:
     def judge(
         self, candidate: Candidate | None, case: Path | None = None, **more: bool
     ) -> tuple[Answer, Signature | None]:
-        """One query. `candidate` None is the whole case, or that of another folder. `more`: see `made_up`."""
+        """One query. `candidate` None is the whole case, or that of another folder. `more`: see `only_compiled`."""
         payload, limits = self._payload(candidate) | more, {}
         if case is not None:
             payload["case"], limits = str(case), self.asking.limits_of_saved()
@@ -184,7 +184,7 @@ class Oracle:
             if value.get("culprits") and not (self.work / CULPRITS).exists():
                 write_file(self.work / CULPRITS, msgspec.json.encode(value["culprits"]))
         signature = None if reply.status == "lost" else from_answer(reply)
-        reported: dict[str, Any] = value or reply.told or {}
+        reported: dict[str, Any] = value or reply.event or {}
         size = (reported["nodes"], reported["input_bytes"]) if reported else self._size(candidate)
         self.asking.learn(reply, size[0], cuda=reported.get("cuda", False))
         text = detail = "" if signature is None else signature.text()
@@ -216,12 +216,12 @@ class Oracle:
         try:
             answer, signature = self.judge(None)
             self._remember(answer, signature)
-            if self.made_up or not (signature and made_up.eager_cannot(signature)):
+            if self.only_compiled or not (signature and only_compiled.eager_cannot(signature)):
                 return answer
             why = signature.raw or signature.text()
         except errors.EnvironmentLackError as error:
             lack, why = error, str(error)
-        compiled = made_up.judged(self, why, lack) if made_up.allowed(self.options) else None
+        compiled = only_compiled.judged(self, why, lack) if only_compiled.allowed(self.options) else None
         if compiled is None and lack is not None:
             raise lack
         return compiled or answer or Answer(Ruling.INFRA, detail=why)
@@ -247,7 +247,7 @@ class Oracle:
         """Whether what the whole case comes to is of use to later commands."""
         options = self.options
         of_its_own = options.imports, options.command, options.slower_than, options.memory_over, options.anyway
-        return not any((*of_its_own, self.made_up))
+        return not any((*of_its_own, self.only_compiled))
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
@@ -258,8 +258,8 @@ class Oracle:
                     self.signature = signature
                     self.asking.want(signature, answer.seconds)
                     break
-        if self.signature is not None and not self.made_up:
-            self.made_up = next((why for answer in answers if (why := made_up.why(answer))), "")
+        if self.signature is not None and not self.only_compiled:
+            self.only_compiled = next((why for answer in answers if (why := only_compiled.why(answer))), "")
         return [self._settled(answer) for answer in answers]
 
     def _asked_for(self, signature: Signature) -> bool:
@@ -280,7 +280,7 @@ class Oracle:
         return replace(answer, verdict=Ruling.SAME if same else Ruling.OTHER)
 
     def refusal(self, answers: Sequence[Answer]) -> NothingToReduceError:
-        """Why there is nothing to minify, and what to look at: it does not fail as asked, or that cannot be told."""
+        """Why there is nothing to minify, and what to look at: it does not fail as asked, or that is unknown."""
         self.must_be_prepared()
         named = self.named or str(self.case)
         failing = next((answer for answer in answers if answer.verdict is Ruling.OTHER), None)
@@ -357,16 +357,16 @@ class Oracle:
     def find_hints(self) -> None:
         """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and
         `settle`."""
-        if self.made_up != (self._prepared or ""):
+        if self.only_compiled != (self._prepared or ""):
             self.prepare()
         self.must_be_prepared()
-        if self.made_up:
-            self.notes.append(made_up.sentence(self.made_up))
+        if self.only_compiled:
+            self.notes.append(only_compiled.sentence(self.only_compiled))
         self._inline()
         if self.signature is not None:
             self._get_ready()
-            told = f"{self.signature.detail} {self.signature.raw}"
-            self.hints = self._raising() or self._culprits() or self._named(told)
+            error_text = f"{self.signature.detail} {self.signature.raw}"
+            self.hints = self._raising() or self._culprits() or self._named(error_text)
 
     def _get_ready(self) -> None:
         """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of
@@ -394,9 +394,9 @@ class Oracle:
             reply = self.asking.task(task, self._payload(candidate) | more | {"deadly": deadly})
             if reply.status == "done":
                 return reply.value
-            if reply.status != "signal" or not isinstance(reply.told, int) or len(deadly) == MOST_DEATHS:
+            if reply.status != "signal" or not isinstance(reply.event, int) or len(deadly) == MOST_DEATHS:
                 break
-            deadly.append(reply.told)
+            deadly.append(reply.event)
         raise_refusal(reply)
         if deadly:
             tried = f"eager died on {len(deadly) + 1} of the edits that were tried"
@@ -411,21 +411,21 @@ class Oracle:
 
     def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
         """The edits that one pass proposes, in rounds."""
-        if (self.made_up and name not in made_up.PASSES) or (self._dies_in_eager and name in EAGER):
+        if (self.only_compiled and name not in only_compiled.PASSES) or (self._dies_in_eager and name in EAGER):
             return []
         return self.ask("propose", candidate, **{"pass": name})["rounds"]
 
     def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
         """The plainest edits of several passes at once, and the passes that would propose more after them."""
-        if self.made_up:
-            return [], list(made_up.PASSES)
+        if self.only_compiled:
+            return [], list(only_compiled.PASSES)
         reply = self.ask("together", candidate)
         return reply["edits"], reply["left"]
 
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
         """Writes a candidate as a case folder; returns how it is entered."""
         spec: dict[str, Any] = self.ask("emit", candidate, out=str(path))["spec"]
-        return spec | {"only_compiled": self.made_up} if self.made_up else spec
+        return spec | {"only_compiled": self.only_compiled} if self.only_compiled else spec
 
     def saved(self, path: Path) -> Answer:
         """One judgement of a case that was written."""
@@ -506,7 +506,7 @@ class Oracle:
             return Ruling.INVALID
         if self.signature is not None and self._same(signature, self.signature):
             return Ruling.SAME
-        if self.made_up and made_up.lacks_device(signature):
+        if self.only_compiled and only_compiled.lacks_device(signature):
             return Ruling.INVALID
         return Ruling.TIMEOUT if reply.status == "timeout" else Ruling.OTHER
 
@@ -564,7 +564,7 @@ class Oracle:
             "seed": self.options.seed,
             "live": str(live_file(self.work.parent, candidate.text() if candidate else "original")),
             "imports": list(self.options.imports),
-            "made_up": bool(self.made_up),
+            "only_compiled": bool(self.only_compiled),
             "anyway": self.options.anyway,
             "candidate": None if candidate is None else candidate.to_json(),
             "own_nan": self.signature is not None and (self.signature.kind, self.signature.stage) == ("nan", "eager"),

@@ -136,8 +136,8 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
     name = next((name for name in needed if name.endswith(OWN_PASS)), "")
     if verdict.fault != "compiler" or not name:
         return verdict
-    made = (row for row in load_graph(case).record.definitions if name in row.values)
-    node, line = next(((row.values[name], Path(row.file).name) for row in made), ("", ""))
+    rows = (row for row in load_graph(case).record.definitions if name in row.values)
+    node, line = next(((row.values[name], Path(row.file).name) for row in rows), ("", ""))
     where = Where(node, verdict.where.graph if verdict.where else "", line, name)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
@@ -193,7 +193,7 @@ class Results:
             minified.unneeded = unneeded(best.edits)
             if needs is not None:
                 nodes = [(part, self.subject.about(part.atom)["nodes"]) for part in passing]
-                minified.needs = needs.told(engine, nodes)
+                minified.needs = needs.rows(engine, nodes)
                 minified.verdict = blamed(minified.verdict, minified.needs, self.case)
             if (near := neighbour(engine, best)) is not None:
                 renaming = [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]

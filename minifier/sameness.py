@@ -38,7 +38,7 @@ _HEAD_CHARACTERS = 4000
 
 @dataclass(frozen=True)
 class ComparedFailure:
-    """One of the two. `id`: empty where nothing fails or it cannot be told, then `why`; `failure` and `signature`: None
+    """One of the two. `id`: empty where nothing fails or that is unknown, then `why`; `failure` and `signature`: None
     for a repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
     """
 

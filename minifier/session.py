@@ -360,13 +360,13 @@ class Minification:
 
     def _outputs(self, engine: Engine, state: Candidate) -> Candidate:
         state = engine.case
-        returned, loose = self._told("no outputs were dropped", lambda: self.subject.outputs(state)) or ((), ())
+        returned, loose = self._asked("no outputs were dropped", lambda: self.subject.outputs(state)) or ((), ())
         return drop_outputs(engine, state, returned, loose)
 
     def _together(self, engine: Engine, state: Candidate) -> Candidate:
         state = engine.case
         self.left = set(PASS_NAMES)
-        proposed = self._told("axes were changed one by one only", lambda: self.subject.together(state))
+        proposed = self._asked("axes were changed one by one only", lambda: self.subject.together(state))
         if proposed is None:
             return state
         edits, left = proposed
@@ -393,9 +393,9 @@ class Minification:
         return step
 
     def _proposed(self, name: str, state: Candidate) -> list[list[str]]:
-        return self._told(f"{name} were left as they are", lambda: self.subject.propose(name, state)) or []
+        return self._asked(f"{name} were left as they are", lambda: self.subject.propose(name, state)) or []
 
-    def _told(self, otherwise: str, ask: Callable[[], T]) -> T | None:
+    def _asked(self, otherwise: str, ask: Callable[[], T]) -> T | None:
         """What the subject says of a case; None, and a note, where it cannot be asked."""
         try:
             return ask()
@@ -409,7 +409,7 @@ class Minification:
         if case is None or len(case.keep) > MOST_EXPLAINED:
             return state
         what = "nothing was asked about the parts that are left"
-        if (rows := self._told(what, lambda: self.subject.propose("probes", base_of(case)))) is None:
+        if (rows := self._asked(what, lambda: self.subject.propose("probes", base_of(case)))) is None:
             return state
         needs = of_rows(rows, case)
         signature = self.subject.signature
@@ -468,7 +468,7 @@ class Minification:
                 raise
 
     def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
-        """Everything else that is written and told. `brief`: interrupted, nothing was saved yet."""
+        """Everything else that is written and reported. `brief`: interrupted, nothing was saved yet."""
         if brief:
             self.results.write_case(engine.best, self.whole, self.rate)
         shown, times = verified

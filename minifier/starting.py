@@ -224,11 +224,11 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
     if without_trust(old.imports) and "imports" not in typed:
         lacking.append(f"imports {', '.join(map(repr, without_trust(old.imports)))}")
     if lacking:
-        anew, how = again(out, old), "then allow it: {} (or --trust)"
-        if not here or not anew.isprintable():
-            anew, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
+        command, how = again(out, old), "then allow it: {} (or --trust)"
+        if not here or not command.isprintable():
+            command, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
         why = "its journal asks for this, and you have not allowed it"
-        raise NeedsTrustError(f"resuming {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
+        raise NeedsTrustError(f"resuming {out} {' and '.join(lacking)}", why, f"read it, {how.format(command)}")
 
 
 def again(out: Path, options: MinifyOptions | None = None) -> str:

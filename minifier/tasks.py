@@ -65,8 +65,8 @@ from .search.problem import Candidate
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole.
 
-    With "made_up" nothing is run: only the form of every value is kept (see `made_fakes`). "ends_at" names a node that
-    took an earlier process with it, and is not run.
+    With "only_compiled" nothing is run: only the form of every value is kept (see `made_fakes`). "ends_at" names a node
+    that took an earlier process with it, and is not run.
     """
     mark("eager")
     case = _whole(Case.at(payload["case"]), payload)
@@ -79,14 +79,14 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
         "input_bytes": input_bytes(case.inputs),
         "notes": notes,
         "switches": early(case),
-        "inlinable": [] if payload["made_up"] else inlinable(case.gm),
+        "inlinable": [] if payload["only_compiled"] else inlinable(case.gm),
     }
 
 
 def _kept(case: Live, payload: dict[str, Any]) -> Atoms:
     """Leaves in `work` what candidates are built from: the values of one run, or the forms of all values."""
     work = Path(payload["work"])
-    if payload["made_up"]:
+    if payload["only_compiled"]:
         return keep_fakes(case, work)
     return keep_values(case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING)
 
@@ -118,9 +118,9 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     report(size)
     named: list[str] = []
     whole = payload["candidate"] is None
-    if payload["made_up"]:
+    if payload["only_compiled"]:
         payload["lean"] = "fakes"
-    as_recorded = whole and payload["rung"] == "inductor" and not payload["made_up"]
+    as_recorded = whole and payload["rung"] == "inductor" and not payload["only_compiled"]
     watched = CompiledArtifacts(original.saved) if as_recorded else None
 
     @contextmanager
@@ -192,8 +192,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
     """Writes the named nodes as a case at `out`. It returns what something outside of them reads; what they read from
-    outside is an input with its recorded value, or the one that eager computes from the graph's inputs ("made_up": its
-    form alone).
+    outside is an input with its recorded value, or the one that eager computes from the graph's inputs
+    ("only_compiled": its form alone).
     """
     mark("eager")
     work, wanted = Path(payload["work"]), set(payload["names"])
@@ -210,7 +210,7 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
         why = "inputs, outputs and sizes compute nothing"
         raise NoGraphError("there is nothing to cut out", why, "name a node that computes a tensor")
     mark("build")
-    values = load_values(work, mode_of(case.gm, case.inputs) if payload["made_up"] else None)
+    values = load_values(work, mode_of(case.gm, case.inputs) if payload["only_compiled"] else None)
     own = [node for node in case.gm.graph.nodes if node.name in kept]
     read_outside = [node.name for node in own if any(user.name not in kept for user in node.users)]
     read_outside = [name for name in read_outside if any(True for _ in leaves(values.tree(name)))]
@@ -244,12 +244,12 @@ def _load(case: Case, payload: dict[str, Any]) -> Live:
 
 
 def _whole(case: Case, payload: dict[str, Any]) -> Live:
-    return made_fakes(case.saved) if payload["made_up"] else case.live(seed=payload["seed"])
+    return made_fakes(case.saved) if payload["only_compiled"] else case.live(seed=payload["seed"])
 
 
 def _mode(payload: dict[str, Any], case: Live) -> Any:
-    """What a pass works in: made-up inputs are cut and made in their fake mode."""
-    return mode_of(case.gm, case.inputs) if payload["made_up"] else nullcontext()
+    """What a pass works in: synthesised inputs are cut and made in their fake mode."""
+    return mode_of(case.gm, case.inputs) if payload["only_compiled"] else nullcontext()
 
 
 def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> Outcome:

@@ -208,7 +208,7 @@ class Workbench(InTurn, Sturdy):
         self.jobs: set[Job] = set()
         """What was started or attached to here."""
         self.troubles: list[ShownError] = []
-        """Errors that were told, the oldest first."""
+        """Errors that were shown, the oldest first."""
         self.visits: list[Room] = []
         """Rooms that are open, the one seen last at the end."""
         self.trail: list[Room] = []
@@ -508,7 +508,7 @@ class Workbench(InTurn, Sturdy):
         self.settings.theme = self.settings.next_theme()
         self.theme = THEMES[self.settings.theme]
         if self.remembers:
-            self.remembers = False  # until it worked: told once is enough
+            self.remembers = False  # until it worked: said once is enough
             self.settings.save()
             self.remembers = True
 

@@ -91,7 +91,7 @@ def line_of(text: str, node: str) -> int:
     >>> line_of("class Graph:\\n  def forward(self, x):\\n    relu = aten.relu.default(x)", "relu")
     3
     """
-    found = [1]
+    lines = [1]
     for start in ("def forward(", f"{node} = "):
-        found += [at for at, line in enumerate(text.splitlines(), 1) if line.strip().startswith(start)][-1:]
-    return found[-1]
+        lines += [at for at, line in enumerate(text.splitlines(), 1) if line.strip().startswith(start)][-1:]
+    return lines[-1]

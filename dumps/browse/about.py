@@ -149,10 +149,10 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
             sources = {item.name for item in graph.record.inputs if me.source and item.source == me.source}
             places_there = [at for at, node in enumerate(nodes) if node.op == "placeholder" and node.name in sources]
             return (places_there, "same input") if places_there else (same, "same name")
-        made = [at for at, node in enumerate(nodes) if node.op.startswith("call")]
+        calls = [at for at, node in enumerate(nodes) if node.op.startswith("call")]
         for places_there, how in (
-            ([at for at in made if me.row.name in nodes[at].from_node[:1]], "made from it"),
-            ([at for at in made if nodes[at].name in me.origins[:1]], "it was made from this"),
+            ([at for at in calls if me.row.name in nodes[at].from_node[:1]], "made from it"),
+            ([at for at in calls if nodes[at].name in me.origins[:1]], "it was made from this"),
             ([at for at, node in enumerate(nodes) if node.from_node[:1] == me.origins[:1] != []], "made from the same"),
         ):
             if places_there:

@@ -220,7 +220,7 @@ _NOTE = """A run of torch.compile graphs, packed and redacted by graphdbg {versi
 
 graphdbg ls {file}             which graphs there are, and which one failed; unzipped: graphdbg ls {folder}
 graphdbg show {file}/ID        one of them; diff, replay and minify take it too
-graphdbg replay {file}/ID      what is not in it of the inputs is made up from their shapes and statistics
+graphdbg replay {file}/ID      what is not in it of the inputs is synthesised from their shapes and statistics
 
 {table}
 """
@@ -331,8 +331,8 @@ class _Work:
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
         """The page of the redacted copy. Findings on graphs lie in the cache folder, under the original run: they are
         redacted here."""
-        told, remark = last_verdicts(self.run), self.texts.remark
-        verdicts = {name: (code, word, remark(said)) for name, (code, word, said) in told.items()}
+        verdicts_of, remark = last_verdicts(self.run), self.texts.remark
+        verdicts = {name: (code, word, remark(said)) for name, (code, word, said) in verdicts_of.items()}
         name = self.texts.text(self.run.path.resolve().name)
         return page.page(open_run(self.out.path), name, verdicts)
 

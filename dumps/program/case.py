@@ -239,7 +239,7 @@ class ReproFacts:
     failure: FailureWords
     rung: str = "inductor"
     happens: str = "torch.compile fails"
-    made: str = ""
+    provenance: str = ""
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
     trust: bool = False
@@ -292,7 +292,7 @@ class ReproFacts:
     def failure_text(self) -> str:
         """The failure in a few words. The numbers of a reduced case differ: the program prints them."""
         failure = self.failure
-        before = ", in the graph that this was cut from" if self.made.startswith(REDUCED) else ""
+        before = ", in the graph that this was cut from" if self.provenance.startswith(REDUCED) else ""
         if failure.kind == "accuracy" and failure.detail == "integers" and failure.size is not None:
             return f"{failure.size:.2g} of the elements differ{before}"
         if failure.kind == "accuracy" and failure.size is not None:

@@ -195,9 +195,9 @@ _WRITTEN = re.compile(
 
 def _written(case: ReproFacts) -> Lines:
     """Statements by which `torch.fx` traces Python's operators in place as they are: it makes a sum of `x += y`."""
-    found = sorted({match[1] for node in case.record.graph.nodes if (match := _WRITTEN.fullmatch(node.target))})
+    names = sorted({match[1] for node in case.record.graph.nodes if (match := _WRITTEN.fullmatch(node.target))})
     call = 'lambda *args: args[0].tracer.create_proxy("call_function"'
-    return [f"Proxy.__{name}__ = {call}, operator.{name}, args, {{}})" for name in found]
+    return [f"Proxy.__{name}__ = {call}, operator.{name}, args, {{}})" for name in names]
 
 
 def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:

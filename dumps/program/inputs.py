@@ -379,7 +379,7 @@ def _nest(texts: list[str], shape: list[int]) -> str:
 
 
 HELPER = """\
-def made_up(like):
+def synthesised(like):
     \"""Values for a stand-in: not those of the operator.\"""
     return like.copy_(torch.linspace(0, 1, like.numel(), device=like.device).reshape(like.shape))"""
 
@@ -426,10 +426,10 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
     results_of = range(0 if first.nothing else len(first.result))
     outputs = [_output(at, telling, names, _columns(telling), name) for at in results_of]
     takes = ", ".join(names)
-    outputs_made = [f"made_up({recorded})" for recorded in outputs]
+    outputs_made = [f"synthesised({recorded})" for recorded in outputs]
     lines = [f"torch.library.define({quoted(name)}, {quoted(schema)})", "", ""]
     lines += [f'@torch.library.impl({quoted(name)}, "default")', f"def {own}({takes}):"]
-    lines += [f"    made_up({recorded})" for recorded in names if recorded in written]
+    lines += [f"    synthesised({recorded})" for recorded in names if recorded in written]
     lines += [f"    return {_returned(outputs_made, first)}"] if outputs_made else ["    pass"] * (not written)
     lines += ["", "", f"torch.library.register_fake({quoted(name)}, lambda {takes}: {_returned(outputs, first)})"]
     if grad and outputs and not written:

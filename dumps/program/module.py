@@ -66,7 +66,7 @@ def stored(name):
     raise SystemExit(f"tensors/{name} is missing: keep the folder of tensors beside the graph")
 
 
-def made_up(spec, count, key):
+def synthesised(spec, count, key):
     """`count` elements of the dtype of `spec`, the same in every run."""
     dtype = getattr(torch, spec["dtype"])
     if "filled" in spec:
@@ -97,7 +97,7 @@ def tensor(spec, key, storage_name=""):
         else:
             count = offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if 0 not in shape else 0
             itemsize = getattr(torch, spec["dtype"]).itemsize
-            data = made_up(spec, max(count, -(-spec.get("storage_bytes", 0) // itemsize)), key)
+            data = synthesised(spec, max(count, -(-spec.get("storage_bytes", 0) // itemsize)), key)
         STORAGES[home] = data.to(spec.get("device", "cpu")).untyped_storage()
     dtype = getattr(torch, spec["dtype"])
     value = torch.empty(0, dtype=dtype, device=STORAGES[home].device).set_(STORAGES[home], offset, shape, stride)
@@ -114,7 +114,7 @@ def constant(path):
 
 
 def inputs():
-    """One value per placeholder: stored ones from inputs.json, where it is there, the others made up."""
+    """One value per placeholder: stored ones from inputs.json, where it is there, the others synthesised."""
     seen = []
     for path in (HERE / "inputs.json", HERE / "inputs.json.gz"):
         if path.is_file():
@@ -192,7 +192,7 @@ _NOT_FINITE = re.compile(r"\b(?:inf|nan)\b", re.ASCII)
 def program(record: GraphRecord) -> str:
     """The text of graph.py. Raises RefusedError when the graph holds something that has no form in a program."""
     title = f"Graph {record.id} ({record.stage}), saved by graphdbg with torch {record.versions.get('torch', '?')}."
-    how = "Runs eagerly: python graph.py. Inputs are those stored beside it, the others are made up."
+    how = "Runs eagerly: python graph.py. Inputs are those stored beside it, the others are synthesised."
     head = [f'"""{_one_line(title)}', "", how, '"""', ""]
     ambient, early = record.ambient, record.stage in GRAD_STAGES
     autocast = dict(ambient.autocast) if early else {}  # later, what it did is in the graph already
@@ -222,11 +222,11 @@ def _inputs(record: GraphRecord) -> list[str]:
     all symbols, `bound` for an integer tensor that holds indices, and `filled` for one whose only number is known.
     """
     known, limits = numbers_and_bounds(record)
-    told = {item.name: item.statistics or {} for item in record.inputs}
+    statistics = {item.name: item.statistics or {} for item in record.inputs}
     lines: list[str] = []
     for node in placeholders(record.graph):
         specification = _specification(node.value, known, limits.get(node.name), f"input {node.name}")
-        seen = told.get(node.name, {})
+        seen = statistics.get(node.name, {})
         if isinstance(specification, dict) and seen.get("min") is not None and seen["min"] == seen.get("max"):
             specification["filled"] = seen["min"]
         lines.append(f"    {node.name!r}: {specification!r},")

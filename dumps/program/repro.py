@@ -228,7 +228,7 @@ def _head(
         *_sizes_text(case, entry, sizing),
         f"Shows: {_one_line(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         *([flaky_sentence(case.rate)] if case.rate is not None and case.rate.flaky else []),
-        f"Seen on torch {_one_line(torch, 40)}. {_one_line(case.made, 200)}".rstrip(),
+        f"Seen on torch {_one_line(torch, 40)}. {_one_line(case.provenance, 200)}".rstrip(),
     ]
     lines[-1] += f" --without-fault: {_off_text(case)}." if case.off != "work-around" else ""
     if case.rung == RUNG:

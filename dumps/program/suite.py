@@ -250,9 +250,9 @@ def _out_of_memory(run: Runs) -> DyingProgram:
         *run.eager(),
         'with tempfile.TemporaryFile("w+") as log:  # no pipe: processes that it leaves would keep it open',
         f"    end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, stderr=log, check=False).returncode",
-        "    told = log.seek(0) or log.read()",
-        'short = end and any(x in told for x in ("MemoryError", "allocate memory", "bad_alloc", "out of memory"))',
-        "print(f\"{told}\\n{'BUG: out of memory' if short else 'cannot tell' if end else 'gone'}: it ended "
+        "    text = log.seek(0) or log.read()",
+        'short = end and any(x in text for x in ("MemoryError", "allocate memory", "bad_alloc", "out of memory"))',
+        "print(f\"{text}\\n{'BUG: out of memory' if short else 'cannot tell' if end else 'gone'}: it ended "
         'with {end}")',
         "sys.exit(1 if short else UNSURE if end else 0)",
     )

@@ -168,14 +168,14 @@ def _outputs(signature: Any) -> list[Any]:
     descriptors: list[Any] = []
     places = itertools.count()
     for spec in signature.output_specs:
-        kind, made = spec.kind.name, None
+        kind, descriptor = spec.kind.name, None
         if name := _MUTATIONS.get(kind):
-            made = _made("InputMutationAOTOutput", _made(name, spec.target))
+            descriptor = _made("InputMutationAOTOutput", _made(name, spec.target))
         elif kind in _MUTATIONS:
-            made = _made("InputMutationAOTOutput", _made("PlainAOTInput", users.index(spec.target)))
+            descriptor = _made("InputMutationAOTOutput", _made("PlainAOTInput", users.index(spec.target)))
         elif kind in ("USER_OUTPUT", "LOSS_OUTPUT"):
-            made = _made("PlainAOTOutput", next(places))
-        descriptors.append(made)
+            descriptor = _made("PlainAOTOutput", next(places))
+        descriptors.append(descriptor)
     return descriptors
 
 

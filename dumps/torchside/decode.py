@@ -70,7 +70,7 @@ class Decoder:
             "has_shape_env": bool(record.shape_env or record.symbols),
             "originals": self.originals,
             "not_saved": dict(cast(Any, record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
-            "made_up": self.storages.made_up,
+            "made_up": self.storages.synthesised,
             "names": (names.input_names(record), names.outputs(record)),
         }
         return gm

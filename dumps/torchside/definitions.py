@@ -94,8 +94,8 @@ def _imported(module: str) -> str:
 
 
 def _definition(module: str, file: str, cut_program: CutProgram, spaces: Sequence[str] = ()) -> DefinitionRecord:
-    made, missing = cut_program.values, cut_program.missing
-    return DefinitionRecord(module, file, cut_program.program, [*spaces], made, missing, command_words())
+    values, missing = cut_program.values, cut_program.missing
+    return DefinitionRecord(module, file, cut_program.program, [*spaces], values, missing, command_words())
 
 
 def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -> Iterator[DefinitionRecord]:
@@ -156,8 +156,8 @@ def _spaces_in(file: str) -> frozenset[str]:
 @functools.cache
 def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str, str], ...]) -> CutProgram | None:
     files = dict(_own_files())
-    made = cut("".join(linecache.getlines(file)), spaces, dict(values))
-    return made and whole(made, lambda name: "".join(linecache.getlines(files[name])) if name in files else "")
+    program = cut("".join(linecache.getlines(file)), spaces, dict(values))
+    return program and whole(program, lambda name: "".join(linecache.getlines(files[name])) if name in files else "")
 
 
 def operators(functions: Iterable[str]) -> set[str]:

@@ -160,10 +160,10 @@ class _Maker:
         return wrapped.requires_grad_(True) if value.requires_grad else wrapped
 
     def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
-        made = self.wrapper(name, None, value, where) if value.inner else self._plain(name, value, statistics, where)
+        tensor = self.wrapper(name, None, value, where) if value.inner else self._plain(name, value, statistics, where)
         if parameter:
-            return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad)
-        return made if value.inner else _as_buffer(made, value)
+            return torch.nn.Parameter(tensor.detach(), requires_grad=value.requires_grad)
+        return tensor if value.inner else _as_buffer(tensor, value)
 
     def _plain(self, name: str, value: TensorValue, statistics: Any, where: str) -> torch.Tensor:
         wanted, group = concrete(value, self.numbers, where), value.storage

@@ -92,7 +92,7 @@ class StorageReader:
         self.tensors = tensors
         self.where = where
         self.absent = absent
-        self.made_up: list[str] = []
+        self.synthesised: list[str] = []
         self._storages: dict[tuple[str, int], torch.UntypedStorage] = {}
         self._parameters: dict[tuple[Any, ...], torch.nn.Parameter] = {}
 
@@ -117,7 +117,7 @@ class StorageReader:
         if not stored.storage:
             if self.absent is None:
                 raise NotStoredError(where, "only its metadata was recorded")
-            self.made_up.append(name)
+            self.synthesised.append(name)
             return self.absent(stored.value, name)
         if self.tensors is None:
             raise NotStoredError(where, "the folder with the tensors is missing")

@@ -119,8 +119,8 @@ def headline(process: ProcessWhy) -> str:
     )
     counts = [counted(number, singular, many) for number, singular, many in numbers if number]
     functions = counted(sum(map(bool, compiled)), "function")
-    found = ", ".join(counts) or "no graph break, no recompile"
-    return f"{functions} compiled {counted(len(compiles), 'time')}: {found}"
+    listed = ", ".join(counts) or "no graph break, no recompile"
+    return f"{functions} compiled {counted(len(compiles), 'time')}: {listed}"
 
 
 class FirstSeen(NamedTuple):

@@ -200,8 +200,8 @@ def captured(reason: str, node_of_size: dict[str, Any]) -> str:
         earlier = [f"{size} bytes" for size in new_node[3].split(",") if size.strip()]
         if "GraphRoot" in name:
             return "no earlier backward began like this one" if earlier else ""
-        sizes_told = f"a key of {key_bytes} bytes, not {', '.join(earlier)}"
-        known = f"it differs from earlier ones in the values that it saved, or in its next node ({sizes_told})"
+        sizes_seen = f"a key of {key_bytes} bytes, not {', '.join(earlier)}"
+        known = f"it differs from earlier ones in the values that it saved, or in its next node ({sizes_seen})"
         return f"at {name}, {known if earlier else 'which no earlier backward had there'}"
     changed = _NEW_SIZES.search(reason)
     if changed is None:

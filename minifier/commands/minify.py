@@ -224,7 +224,7 @@ def _typed() -> set[str]:
 
 
 def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
-    """The graph that was named, and its name; of a run the one that failed, which is told with the reason."""
+    """The graph that was named, and its name; of a run the one that failed, which is reported with the reason."""
     from ...dumps.store import Run, resolve
     from ...toolkit.verdicts.ladder_words import address
     from ..failing import failing_graph

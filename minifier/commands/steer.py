@@ -65,7 +65,7 @@ def _standing(out: Path, as_json: bool) -> None:
     """How it stands: steps, history, other failures; of an ended one, too."""
     import time
 
-    from ..progress.telling import told
+    from ..progress.telling import page
     from ..progress.watched import watched
 
     seen = watched(out)
@@ -77,7 +77,7 @@ def _standing(out: Path, as_json: bool) -> None:
     facts |= {"original": story.original, "history": history}
     facts |= {"asked": list(seen.wishes.values()), "paused": story.paused}
     ended = [shlex.join(["graphdbg", "verify", str(out)])] if (out / "case").is_dir() else []
-    emit(facts if as_json else "\n".join(told(seen, time.time())), as_json=as_json, next=ended)
+    emit(facts if as_json else "\n".join(page(seen, time.time())), as_json=as_json, next=ended)
 
 
 def _target(what: str, target: str | None) -> tuple[str, int | None]:

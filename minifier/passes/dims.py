@@ -81,7 +81,7 @@ def _window_sizes(node: fx.Node) -> list[int]:
 def _sizes(case: Live) -> list[int]:
     """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
     sizes = _all_sizes(case)
-    products = {one * other for one in sizes for other in sizes}
+    products = {left * other for left in sizes for other in sizes}
     return sorted(sizes - products, reverse=True)[:MOST_SIZES]
 
 

@@ -33,7 +33,7 @@ SMALL_NUMBER = 4
 
 def propose(case: Live) -> list[list[str]]:
     """A row "names" with the canonical names (old, new, old, new, ...); then a row per probe: how soon it is worth a
-    query ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in
+    query ("0", "1"; "2": never, reported where it is known; "-": there is none), edit, kind of part, name with nodes in
     braces, value, value tried.
     """
     return rows(case)

@@ -2,7 +2,7 @@
 top: the graph of an inner stage enters the whole stack, and aten calls become the functions of torch that give the very
 same calls.
 
-What a compiler was told at the inner stage (what is saved, how a backward is laid out) is lost by that, and with it
+What a compiler was given at the inner stage (what is saved, how a backward is laid out) is lost by that, and with it
 perhaps the failure: asked is with the functions, then without. Must not change a size, a value or an input; never
 proposed for what would then run other code: both halves of a joint graph, tokens, collectives, Triton kernels,
 Inductor's own random numbers.

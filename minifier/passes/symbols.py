@@ -1,4 +1,4 @@
-"""Symbols: sizes that the compiler was not told become the numbers that they were: all at once, which makes the case
+"""Symbols: sizes that the compiler did not know become the numbers that they were: all at once, which makes the case
 static, then those whose number the failure does not need to be open. The dimensions that stay symbolic are those that
 it needs.
 

@@ -301,11 +301,11 @@ def unused(text: str) -> Iterator[str]:
         for node in tree.body
     }
     named = {id(node): names for node in tree.body if (names := _named(node))}
-    found: set[str] = set()
+    needed: set[str] = set()
     left = [node for node in tree.body if id(node) not in named]
     while left:
-        found |= set[str]().union(*(reads[id(node)] for node in left))
-        left = [node for node in tree.body if (names := named.get(id(node))) and names & found]
+        needed |= set[str]().union(*(reads[id(node)] for node in left))
+        left = [node for node in tree.body if (names := named.get(id(node))) and names & needed]
         for node in left:
             del named[id(node)]
     if named:
@@ -442,10 +442,10 @@ def replaced(script: str, name: str, tensor: torch.Tensor) -> Iterator[str]:
     if isinstance(tensor, torch.nn.Parameter):
         forms = [f"torch.nn.Parameter({form}{'' if tensor.requires_grad else ', False'})" for form in forms]
     for form in forms:
-        made = re.sub(re.escape(half[0]) if half is not None else read, lambda _, form=form: form, script)
-        if not re.search(r"\bT\[", made):
-            made = made.replace(f"    {_LOAD}\n", "").replace("import pathlib\n", "")
-        yield made
+        reduced = re.sub(re.escape(half[0]) if half is not None else read, lambda _, form=form: form, script)
+        if not re.search(r"\bT\[", reduced):
+            reduced = reduced.replace(f"    {_LOAD}\n", "").replace("import pathlib\n", "")
+        yield reduced
 
 
 def entries(text: str) -> Iterator[str]:
@@ -481,8 +481,8 @@ def constructors(text: str) -> Iterator[str]:
                 call.keywords.append(ast.keyword(word, given))
         yield ast.unparse(tree)
         if torch.cuda.is_available():
-            made = ast.Call(call.func, [], call.keywords)
-            call.func, call.keywords = ast.Attribute(made, "cuda"), []
+            on_cpu = ast.Call(call.func, [], call.keywords)
+            call.func, call.keywords = ast.Attribute(on_cpu, "cuda"), []
             yield ast.unparse(tree)
 
 

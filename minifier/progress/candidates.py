@@ -110,7 +110,7 @@ def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
     """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is
     counted.
 
-    A node is told as it was in the original: what both change, like a smaller size, comes last."""
+    A node is shown as it was in the original: what both change, like a smaller size, comes last."""
     lines: list[Line] = [Line("-", edit_words(edit)) for edit in best.edits if edit not in other.edits]
     lines += [Line("+", edit_words(edit)) for edit in other.edits if edit not in best.edits]
     if other.returned != best.returned:

@@ -71,7 +71,7 @@ class Conclusion:
 
 
 def outcome_of(out: Path, story: Story) -> Conclusion:
-    """What is known now. A case folder that cannot be read is told in `notes`."""
+    """What is known now. A case folder that cannot be read is reported in `notes`."""
     conclusion = Conclusion(out, original=story.original, signature=story.signature)
     conclusion.nodes, conclusion.input_bytes = story.best or story.original
     there = {name: out / name if (out / name).exists() else None for name in ("case", PASSES, "repro.py", "issue.md")}

@@ -186,7 +186,7 @@ def step_line(step: StepCount, story: Story, *, running: bool) -> tuple[str, str
     return mark, f"{mark} {step.name:<12} {numbers}  " + (f"({step.mark}) " if step.mark else "") + step.words
 
 
-def told(watched: Watched, now: float) -> list[str]:
+def page(watched: Watched, now: float) -> list[str]:
     """All of it as lines: for a command."""
     story, running = watched.story, watched.state == "running"
     lines = [*facts(watched, now), *(f"asked: {words}" for words in watched.wishes.values())]

@@ -220,7 +220,7 @@ def emit_report(
         read,
         signature,
         rung,
-        made=f"{_made(report.nodes, before)} Signature {report.signature_id}.",
+        provenance=f"{_made(report.nodes, before)} Signature {report.signature_id}.",
         imports=imports,
         needs_imports=needed,
         trust=given,

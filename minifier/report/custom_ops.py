@@ -50,27 +50,27 @@ def source_of(name: str) -> OpSource | None:
         text = inspect.getsource(cast("Any", inspect.getmodule(function)))
     except (OSError, TypeError):
         return None
-    found = cut(text, {name}, line=function.__code__.co_firstlineno)
-    if found is None or found.missing or sum(len(part.splitlines()) for part in found.statements) > _LONGEST:
+    program = cut(text, {name}, line=function.__code__.co_firstlineno)
+    if program is None or program.missing or sum(len(part.splitlines()) for part in program.statements) > _LONGEST:
         return None
-    whole = "\n".join((*found.imports, *found.statements))
-    return None if "TYPE_CHECKING" in whole else _source(found, whole)  # a repro evaluates annotations
+    whole = "\n".join((*program.imports, *program.statements))
+    return None if "TYPE_CHECKING" in whole else _source(program, whole)  # a repro evaluates annotations
 
 
 def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSource | None:
     """The source of `namespace::op` as the dump holds it; None where that is not whole, or needs a package."""
     space = name.partition("::")[0]
     for definition in definitions:
-        found = cut(definition.program, {space}) if space in definition.spaces and not definition.missing else None
-        source = _source(found, found.program) if found is not None else None
-        if found is not None and source is not None:
-            reads = definition.argv[1:] and re.search(r"\bargv\b|\bparse_(known_)?args\b", found.program)
+        program = cut(definition.program, {space}) if space in definition.spaces and not definition.missing else None
+        source = _source(program, program.program) if program is not None else None
+        if program is not None and source is not None:
+            reads = definition.argv[1:] and re.search(r"\bargv\b|\bparse_(known_)?args\b", program.program)
             words = [f"sys.argv[1:] = {definition.argv[1:]}  # as in the run"] if reads else []
             return OpSource((*words, *source.statements), source.imports)
     return None
 
 
-def _source(found: CutProgram, text: str) -> OpSource | None:
+def _source(program: CutProgram, text: str) -> OpSource | None:
     """What was cut out, of which `text` is to stand in a repro; None where it imports more than torch brings along."""
     for statement in ast.walk(syntax.parsed(text)):
         names: list[str] = []
@@ -80,7 +80,7 @@ def _source(found: CutProgram, text: str) -> OpSource | None:
             names = ["." * statement.level + (statement.module or "")]
         if any(name.partition(".")[0] not in _ROOTS for name in names):
             return None
-    return OpSource(tuple(found.statements), tuple(sorted({*found.imports} - {"import torch"})))
+    return OpSource(tuple(program.statements), tuple(sorted({*program.imports} - {"import torch"})))
 
 
 def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()) -> Registered | None:
@@ -92,7 +92,7 @@ def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()
     blocks: list[str] = []
     imports: set[str] = set()
     remarks: list[str] = []
-    made_up: list[str] = []
+    synthesised: list[str] = []
     for name, recorded_calls in calls.items():
         source = source_of(name) or recorded_source(name, definitions)
         if source is not None:
@@ -100,16 +100,16 @@ def registered(record: GraphRecord, definitions: Sequence[DefinitionRecord] = ()
             imports |= set(source.imports)
             remarks.append(f"torch.ops.{name.replace('::', '.')} is registered below as the run's own program does.")
             continue
-        made_up.append(
+        synthesised.append(
             stand_in(name, recorded_calls, schema=known_schema(name), grad=record.stage in ("dynamo", "pre_grad"))
         )
         remarks.append(
             f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its "
             "recorded shapes, and other values."
         )
-    if made_up:
-        blocks += [HELPER, *made_up]
-    return Registered("\n\n\n".join(dict.fromkeys(blocks)), _merged(imports), tuple(remarks), bool(made_up))
+    if synthesised:
+        blocks += [HELPER, *synthesised]
+    return Registered("\n\n\n".join(dict.fromkeys(blocks)), _merged(imports), tuple(remarks), bool(synthesised))
 
 
 def known_schema(name: str) -> str:

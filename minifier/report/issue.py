@@ -42,7 +42,7 @@ PRIVACY = (
     "Before you publish this: it holds parts of your program (the operations of a graph, source lines from "
     "stack traces, "
     "names of functions and modules, and input values where the failure needs them). Home folders, user names and "
-    "credentials that could be recognised are replaced, and the environment is told by allow-list only; "
+    "credentials that could be recognised are replaced, and the environment is reported by allow-list only; "
     "what else is confidential, only you can tell. Read it through."
 )
 KNOWN = "Before you publish this, look whether it is known already (a link to a search, nothing was sent)"

@@ -110,9 +110,9 @@ def test_many_changes_in_a_large_graph_stay_apart() -> None:
     """Not a benchmark: far above the goal, far below what anything quadratic would need."""
     record = layered(4000)
     other = scattered(renumbered(record), 80, seed=3)
-    began = time.perf_counter()
+    began = time.process_time()
     found = compare(record, other)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     own = sum(departure.follows is None for departure in found.departures)
     assert 70 <= own <= 85
     assert found.counts["only_a"] + found.counts["only_b"] <= 80

@@ -87,7 +87,7 @@ def value_in(record: GraphRecord) -> TensorValue:
     return value
 
 
-def test_values_that_were_not_kept_are_made_up_part_by_part() -> None:
+def test_values_that_were_not_kept_are_synthesised_part_by_part() -> None:
     record = record_of(TwoTensor(torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)))
     (found,) = live.inputs(record, None, None)
     assert (type(found), found.a.dtype) == (TwoTensor, torch.float64)

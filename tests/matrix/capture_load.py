@@ -44,7 +44,7 @@ def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> 
         return told.read_text()
     if not reference.exists():
         return "it never ran in the recorded program"
-    made = made_up(saved)
+    made = synthesised(saved)
     if made:
         return f"no stored value for {', '.join(made)}"
     wanted = torch.load(reference, weights_only=False)
@@ -88,7 +88,7 @@ def input_difference(saved: SavedGraph, told: Path) -> str:
     return ""
 
 
-def made_up(saved: SavedGraph) -> list[str]:
+def synthesised(saved: SavedGraph) -> list[str]:
     """Names of the tensor inputs whose values were not stored."""
     seen = {item.name: item for item in saved.inputs_record.inputs} if saved.inputs_record is not None else {}
     return [

@@ -22,7 +22,7 @@ from graphdbg.toolkit.live.case import Case
 from graphdbg.toolkit.replaying.replay import replay
 
 from ..toolkit.test_subgraph import Made, autocast, dynamic, dynamo_graph, in_place, run, written_in_the_middle
-from .test_made_up import chain
+from .test_only_compiled import chain
 
 
 def case_of(made: Made, folder: Path) -> Path:

@@ -369,9 +369,9 @@ def test_a_long_history_is_taken_in_quickly(tmp_path: Path) -> None:
             file.write(
                 line(event="query", queries=number, purpose="search", step="atoms", case="0-9", verdict="pass", nodes=9)
             )
-    began, found = time.perf_counter(), Watched(tmp_path)
+    began, found = time.process_time(), Watched(tmp_path)
     bites = 0
     while found.read():
         bites += 1
     assert len(found.story.queries) == 5_000 and bites > 1
-    assert time.perf_counter() - began < 3.0
+    assert time.process_time() - began < 3.0

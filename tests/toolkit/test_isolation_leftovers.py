@@ -87,7 +87,7 @@ def test_a_stage_has_a_limit_of_its_own(server: ForkServer) -> None:
 
 def test_what_was_told_before_death_is_there(server: ForkServer) -> None:
     answer = ask(f"{TASKS}:tell_and_die", {}, limit_s=30, server=server).answer()
-    assert (answer.signal, answer.value, answer.told) == ("SIGABRT", None, {"nodes": 7})
+    assert (answer.signal, answer.value, answer.event) == ("SIGABRT", None, {"nodes": 7})
 
 
 def test_memory_is_limited_where_address_space_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,8 +282,8 @@ class Search:
     def _unseen(self, name: str) -> list[str]:
         """What a node depends on, up to the values that a compile can return: written in place, or of several parts."""
         rows, of_node = self.ask.rows, self.ask.atoms["of_node"]
-        found = self.ask.ancestors(of_node[name], {of_node[row["name"]] for row in rows if row["tap"]})
-        return [row["name"] for row in rows if row["op"].startswith("call_") and of_node[row["name"]] in found]
+        ancestors = self.ask.ancestors(of_node[name], {of_node[row["name"]] for row in rows if row["tap"]})
+        return [row["name"] for row in rows if row["op"].startswith("call_") and of_node[row["name"]] in ancestors]
 
     # Crashes without a node, signals, hangs.
 
@@ -384,7 +384,7 @@ def _backend(asking: BisectQuestions) -> list[Culprit]:
     if culprits:
         return culprits
     kind, said = ("decomposed", words.DECOMPOSED) if whole == "other" else ("aot", words.AOT)
-    own = registered_for(asking.saved, DECOMPOSITION, [one.name for one in applied]) if whole == "other" else None
+    own = registered_for(asking.saved, DECOMPOSITION, [each.name for each in applied]) if whole == "other" else None
     said += f"; {own.text} is the run's own" if own is not None else ""
     return [Culprit(kind, "aot_eager_decomp_partition", "AOTAutograd", said, alone=False)]
 

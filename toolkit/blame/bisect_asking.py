@@ -293,10 +293,10 @@ class BisectQuestions:
         answer = ask(PARTS, payload, self.how.limit_s, server=self.server).end()
         if answer.status != "done":
             raise EnvironmentLackError("cannot list the settings of torch", how_ended(answer), "give it more --limit")
-        found = msgspec.convert(answer.value, Parts)
+        parts = msgspec.convert(answer.value, Parts)
         if self.saved.stage not in FULL_STAGES | {"joint", "inference"}:  # random ops are Inductor's own by then
-            found.settings = [setting for setting in found.settings if setting.name != "fallback_random"]
-        return found
+            parts.settings = [setting for setting in parts.settings if setting.name != "fallback_random"]
+        return parts
 
     def applications(self, subsystem: str) -> list[Application]:
         """What the graph's own compile applied in a subsystem, in order."""

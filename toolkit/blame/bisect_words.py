@@ -200,7 +200,7 @@ def _registered(result: Bisection, saved: SavedGraph) -> Pass | None:
     if result.findings:
         first = result.findings[0]
         kind = {"decomposition": DECOMPOSITION, "lowering": LOWERING}.get(first.kind)
-        return registered_for(saved, kind, [one.name for one in first.applications]) if kind else None
+        return registered_for(saved, kind, [application.name for application in first.applications]) if kind else None
     node = result.by_node.node if result.by_node is not None else None
     return registered_for(saved, LOWERING, [node.target]) if node is not None else None
 

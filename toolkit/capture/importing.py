@@ -69,7 +69,7 @@ def import_file(
     if like is not None:
         _parsed(path)
     with temporary.folder("graphdbg-import-") as folder:
-        answer = folder / "told.json"
+        answer = folder / "imported.json"
         files = path.resolve(), out.resolve(), answer, like.path.resolve() if like else ""
         command = [sys.executable, "-m", f"{__package__}.import_child", *map(str, files), *imports]
         try:

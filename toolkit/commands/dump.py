@@ -151,7 +151,7 @@ def _locate_nan(path: Path) -> None:
     say(f"graphdbg: looking where the NaN of {row.id} comes from, {NAN_LIMIT_S:.0f} s at most")
     try:
         verdict = replay(run.graph(row.id), "eager", check="nan", outputs=False, limit_s=NAN_LIMIT_S).verdict
-    except (GraphdbgError, OSError, KeyboardInterrupt) as error:  # what was recorded is told all the same
+    except (GraphdbgError, OSError, KeyboardInterrupt) as error:  # what was recorded is reported all the same
         say(f"graphdbg: where it comes from is not known ({str(error) or 'interrupted'})")
         return
     keep(run, {row.id: known(verdict)})

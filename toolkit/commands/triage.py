@@ -277,8 +277,8 @@ def run_table(triaged: RunTriage) -> str:
         alike = first.setdefault(text, row.id)
         text = text if alike == row.id or len(text) < len(f"as {alike}") else f"as {alike}"
         cells.append((row.id, *_judged(row, ran=bool(row.seconds)), row.fidelity, text))
-    told = [at for at in range(len(columns)) if any(row[at] for row in cells)]
-    return render([columns[at] for at in told], [[row[at] for at in told] for row in cells], terminal=on_terminal())
+    filled = [at for at in range(len(columns)) if any(row[at] for row in cells)]
+    return render([columns[at] for at in filled], [[row[at] for at in filled] for row in cells], terminal=on_terminal())
 
 
 def _program(command: list[str], as_json: bool, output: str | None, calls: str | None, options: dict[str, Any]) -> int:

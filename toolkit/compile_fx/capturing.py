@@ -72,7 +72,7 @@ class Frozen:
 
     `kept`: inputs that stay, by their indices in AOTAutograd's graph; `places`: where a call finds them among its
     arguments; `static`: those of them whose memory stays in place; `channels_last`: whether convolutions were laid out
-    anew.
+    again.
     """
 
     model: Any

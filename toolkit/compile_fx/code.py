@@ -55,7 +55,7 @@ def lower(work: Work, options: InnerOptions, prepared: Prepared) -> Lowered:
     if context is not None:
         enter(context())
     lowering.run(*work.inputs)
-    work.made = (len(lowering.buffers), "buffers")
+    work.produced = (len(lowering.buffers), "buffers")
     t.check_triton_bf16_support(lowering)
     return Lowered(lowering, _strides(lowering), metrics, constant.get("const_module"))
 
@@ -115,7 +115,7 @@ def schedule(work: Work, lowered: Lowered) -> None:
     lowering = lowered.graph
     lowering.init_wrapper_code()
     lowering._update_scheduler()
-    work.made = (len(lowering.scheduler.nodes), "groups")
+    work.produced = (len(lowering.scheduler.nodes), "groups")
     t.V.debug.draw_orig_fx_graph(lowering.orig_gm, lowering.scheduler.nodes)
 
 
@@ -127,7 +127,7 @@ def codegen(work: Work, lowered: Lowered) -> Coded:
     coded = Coded(*lowering.wrapper_code.generate(lowering.is_inference))
     lowering.wrapper_code.pop_codegened_graph()
     text = getattr(coded.wrapper, "value", None)  # a wrapper that is a graph has no text
-    work.made = (text.count("\n") + 1, "lines") if text is not None else None
+    work.produced = (text.count("\n") + 1, "lines") if text is not None else None
     return coded
 
 
@@ -153,9 +153,9 @@ def load(work: Work, options: InnerOptions, prepared: Prepared, lowered: Lowered
         _refuse_cudagraphs(work, lowering)
     if t.V.aot_compilation:
         return t.CompiledAOTI(filename=call, device_type=lowering.device_type)
-    made: Any = t.CompiledFxGraph  # its parameters differ between versions
+    output_code: Any = t.CompiledFxGraph  # its parameters differ between versions
     region = (options.region,) if t.takes("CompiledFxGraph", "compile_region_name") else ()
-    return made(
+    return output_code(
         call,
         lowering,
         work.gm,
@@ -308,5 +308,5 @@ def _refuse_cudagraphs(work: Work, lowering: t.GraphLowering) -> None:
 
 def _symbolic(node: Any) -> bool:
     value = node.meta.get("val")
-    made = node.op != "placeholder" and isinstance(value, torch.Tensor)
-    return made and t.any_is_symbolic(value) and bool(node.meta.get("stack_trace"))
+    is_tensor = node.op != "placeholder" and isinstance(value, torch.Tensor)
+    return is_tensor and t.any_is_symbolic(value) and bool(node.meta.get("stack_trace"))

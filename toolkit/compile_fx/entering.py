@@ -38,7 +38,7 @@ from ..live.spec import ReplaySpec
 from ..rungs import inductor
 from .calls import finished_by_us
 from .capturing import Compilers, capture_settings, compile_ahead, partitioned_by
-from .errors import told
+from .errors import explained
 from .inner import apart, compile_inner
 from .inputs import name_of
 from .pipeline import Action, Observer, Pipeline, Stopped, Unfinished
@@ -215,7 +215,7 @@ def refuse_moved(gm: Any, inputs: Sequence[Any]) -> None:
         f"{name} is on {here}, and the graph was traced with it on {there}{more}",
         f"move {'them' if more else 'it'} to {there}, or trace the model again where its inputs are",
     )
-    told(error, None, "pre_grad")
+    explained(error, None, "pre_grad")
     raise error
 
 

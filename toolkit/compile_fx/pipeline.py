@@ -22,9 +22,8 @@ from typing import Any
 
 from ...dumps.errors import CannotSkipError
 from .. import torch_private as t
-from .errors import Explained
-from .errors import told as explained
-from .passes import PassReport, asked, told
+from .errors import Explained, explained
+from .passes import PassReport, asked, outcomes
 from .stage import STAGES, Stage, Work, order
 
 Action = Callable[[Work, "Pipeline"], None]
@@ -47,7 +46,7 @@ class StageReport:
     removed: dict[str, int] = field(default_factory=dict[str, int])
     added: dict[str, int] = field(default_factory=dict[str, int])
     took: tuple[int, str] | None = None
-    made: tuple[int, str] | None = None
+    produced: tuple[int, str] | None = None
     skipped_because: str = ""
     replaced: bool = False
     notes: list[str] = field(default_factory=list[str])
@@ -148,7 +147,7 @@ class Pipeline:
 
         before = operators(work.gm) if stage.rewrites else None
         report.nodes_before = sum(before.values()) if before is not None else node_count(work.gm)
-        report.took = work.made
+        report.took = work.produced
         self._tell("before", stage, work)
         action: Action = self.replace.get(name) or usual(name)
         report.replaced = name in self.replace
@@ -176,22 +175,22 @@ class Pipeline:
                 report.nodes_after = sum(node_count(half) or 0 for half in work.halves)
             else:
                 report.nodes_after = node_count(work.gm)
-            report.made = work.made
+            report.produced = work.produced
             self._tell("after", stage, work, report)
 
-    def _tell(self, when: str, *told_of: Any) -> None:
+    def _tell(self, when: str, *given: Any) -> None:
         """Calls all observers. An observer that raises causes a warning; the compile goes on and its own errors are
         kept."""
         for observer in self.observers:
             try:
-                getattr(observer, when)(*told_of)
+                getattr(observer, when)(*given)
             except Exception as error:  # noqa: BLE001 - somebody else's code, looked at in the middle of a compile
                 text = f"an observer of the compile path failed in {when!r} ({type(error).__name__}: {error})"
                 warnings.warn(f"{text}: {type(observer).__name__} of {type(observer).__module__}", stacklevel=2)
 
-    def told_of_skipped(self) -> list[str]:
+    def skipped_passes(self) -> list[str]:
         """A sentence for each pass that was to be skipped: how often it was, or that it did not run for this graph."""
-        return told(self.skip_passes, [pass_report for report in self.reports for pass_report in report.passes])
+        return outcomes(self.skip_passes, [pass_report for report in self.reports for pass_report in report.passes])
 
 
 def usual(name: str) -> Action:
@@ -200,9 +199,9 @@ def usual(name: str) -> Action:
     function = getattr(import_module(f".{stage.home}", __package__), name)
 
     def run(work: Work, _: Pipeline) -> None:
-        made = function(work, *(getattr(work, field) for field in stage.takes))
+        result = function(work, *(getattr(work, field) for field in stage.takes))
         if stage.gives:
-            setattr(work, stage.gives, made)
+            setattr(work, stage.gives, result)
 
     return run
 

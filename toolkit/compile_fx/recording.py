@@ -120,7 +120,7 @@ def recording(call: Call, compiled: Any, facts: CallFacts, title: str, tell: Tel
             recorded = Recording(
                 call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check
             )
-        tell(f"recorded {title}: {recorded.told()}")
+        tell(f"recorded {title}: {recorded.summary()}")
         return recorded
 
     return deferred(call, lambda inputs: by_integers(inputs, record))
@@ -325,7 +325,7 @@ class Recording:
             target.hand_back(given)
         return list(self.outputs)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was recorded, for the report."""
         copied = len(self.targets.all)
         text = f"{counted(copied, 'input')} copied in each call, {len(self.static)} in place, {self.seconds:.2f} s"

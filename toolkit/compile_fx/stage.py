@@ -233,7 +233,7 @@ class Work:
     inputs: Sequence[Any]
     options: CaptureOptions | JointOptions | InnerOptions = field(default_factory=JointOptions)
     notes: list[str] = field(default_factory=list[str])
-    made: tuple[int, str] | None = None
+    produced: tuple[int, str] | None = None
     """How much the last stage made, and of what: 64 "buffers", 19 "kernels", 812 "lines"."""
     captured: Any = None
     """A callable, or ahead of time nothing: `gm` is the captured graph then."""

@@ -61,8 +61,8 @@ class DebugCompile:
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any], path: str | os.PathLike[str] | None = None) -> Any:
         """Saves the graph (into `path` itself, when given), prints where, runs it, and returns the compiled graph.
 
-        Fake inputs are replaced by made-up ones, which are saved too. The folder is there already when the run or the
-        compiler raises something.
+        Fake inputs are replaced by synthesised ones, which are saved too. The folder is there already when the run or
+        the compiler raises something.
         """
         name = label(fx_g)
         with t.modes_off():
@@ -99,7 +99,7 @@ class DebugCompile:
 
 
 def _real(fx_g: fx.GraphModule, inps: Sequence[Any], id: str, stage: str) -> list[Any]:
-    """The inputs, or ones made up from the graph's metadata where some are fake."""
+    """The inputs, or ones synthesised from the graph's metadata where some are fake."""
     if not any(isinstance(value, (t.FakeTensor, torch.SymInt)) for value in inps):
         return list(inps)
     return live.inputs(live.encode(fx_g, id=id, stage=stage), None, None)

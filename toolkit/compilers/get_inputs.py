@@ -1,5 +1,5 @@
-"""`get_inputs`: inputs for a saved graph: stored ones as they were, the others made up from what was saved of them and
-a seed.
+"""`get_inputs`: inputs for a saved graph: stored ones as they were, the others synthesised from what was saved of them
+and a seed.
 
 Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
 graph (RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype,
@@ -109,7 +109,7 @@ class _MetadataUnpickler(pickle.Unpickler):
 
 
 def read(path: Path, seed: int) -> list[Any]:
-    """The inputs, made up; two lists for a joint graph. Raises UnreadableError, or its kind RefusedError for other
+    """The inputs, synthesised; two lists for a joint graph. Raises UnreadableError, or its kind RefusedError for other
     content."""
     where = f"cannot read {path}"
     try:

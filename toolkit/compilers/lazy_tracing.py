@@ -83,7 +83,7 @@ def run_lazy(graph_hash: bytes, values: list[Any]) -> list[torch.Tensor] | None:
 def as_fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
     """A fake mode and a fresh fake tensor for each tensor, sharing a storage where they do.
 
-    Made anew, since tensors of inference mode count no writes, and fake ones belong to a mode of their own.
+    Made again, since tensors of inference mode count no writes, and fake ones belong to a mode of their own.
     """
     mode = t.FakeTensorMode(allow_non_fake_inputs=True)
     storages: dict[int, torch.Tensor] = {}

@@ -81,7 +81,7 @@ def script(
     which is a tuple in TorchScript, is one again. Raises UnscriptableError."""
     for node in fx_g.graph.nodes:
         if isinstance(node.target, t.HigherOrderOperator) and not has_translation(node):
-            raise UnscriptableError("TorchScript has no form for higher-order operators", node.name, *_told(node))
+            raise UnscriptableError("TorchScript has no form for higher-order operators", node.name, *_user_place(node))
     gm = scriptable(fx_g, inps)
     try:
         with torchscript_alone():
@@ -92,7 +92,7 @@ def script(
     return (lambda *args: list(scripted(*args))) if returns_list else scripted
 
 
-def _told(node: fx.Node) -> tuple[str, str]:
+def _user_place(node: fx.Node) -> tuple[str, str]:
     """(operator, user line) of a node."""
     where, line = user_frame(node.stack_trace or "")
     return op_name(node), f"{where}: {line}" if where and line else where
@@ -103,7 +103,7 @@ def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> Un
     if at_fault is None:
         return UnscriptableError(error_line(error))
     original = next((node for node in fx_g.graph.nodes if node.name == at_fault.name), at_fault)
-    return UnscriptableError(error_line(error), original.name, *_told(original))
+    return UnscriptableError(error_line(error), original.name, *_user_place(original))
 
 
 def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:

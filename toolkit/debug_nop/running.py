@@ -333,8 +333,8 @@ class KernelExecution:
         if differing.keys() & {"kind", "layout"}:
             self.odd.add(step.index)
         if key not in self.binding.known:
-            found = [(name, mismatch) for name, finding in self._found_at(step) for mismatch in finding.mismatches]
-            stale = {name for name, mismatch in found if mismatch.cause == "stale"}
+            mismatches = [(name, mismatch) for name, finding in self._found_at(step) for mismatch in finding.mismatches]
+            stale = {name for name, mismatch in mismatches if mismatch.cause == "stale"}
             foreign = "alias" in differing and differing["alias"][1] != OWN
             blame = Blame(self.plan, step, place, self.symbols, tainted, self.owner.path, stale, foreign)
             finding = blame.finding(differing, given, value)

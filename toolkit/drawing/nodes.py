@@ -202,8 +202,8 @@ def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: GraphSha
             marks[item.node].append(mark)
     if len(shown) + 1 < len(graph.nodes):
         return marks
-    one, many = "output is marked on the box that makes it", "outputs are marked on the boxes that make them"
-    said = counted(len(graph.outputs), one, many)
+    single, many = "output is marked on the box that makes it", "outputs are marked on the boxes that make them"
+    said = counted(len(graph.outputs), single, many)
     part.notes.append(f"{said}; {saved} of them are there for the backward graph" if saved else said)
     return marks
 

@@ -348,8 +348,8 @@ def plugin() -> Seen:
     plugins = importlib.metadata.entry_points(group="torch.backends")
     ours = next((entry.value for entry in plugins if entry.name == "graphdbg"), "")
     fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
-    found = ours or "torch does not know graphdbg"
-    return Seen(bool(ours), found, fix, "dump", "all commands that look at what is recorded")
+    detail = ours or "torch does not know graphdbg"
+    return Seen(bool(ours), detail, fix, "dump", "all commands that look at what is recorded")
 
 
 HOOKS_FIX = "this torch has other names there; all else is recorded"

@@ -170,7 +170,7 @@ def report(event: Any) -> None:
     """Sends an event (with a JSON form) to the asking process at once, so that it outlives this process; no-op
     elsewhere.
 
-    An answer without a value carries the last event as `told`.
+    An answer without a value carries the last event as `event`.
     """
     if _events_fd is not None:
         rest = msgspec.json.encode(event) + b"\n"

@@ -153,7 +153,7 @@ class Pending(PendingTask):
         if not self._done.is_set():
             self._answer = answer
             if answer.value is None and self._last is not None:
-                answer.told = msgspec.json.decode(self._last)
+                answer.event = msgspec.json.decode(self._last)
             self._done.set()
             self._coming.put(None)
 

@@ -66,7 +66,7 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
-    returned; of one without a value `told` is the last event that it reported. `stage` is the last mark that the child
+    returned; of one without a value `event` is the last one that it reported. `stage` is the last mark that the child
     set (`child.mark`), `marks` are all of them with the seconds since its start, where it could still report them;
     `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
     """
@@ -74,7 +74,7 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     id: int
     status: Status
     value: Any = None
-    told: Any = None
+    event: Any = None
     signal: str = ""
     error: ChildError | None = None
     stage: str = ""

@@ -112,7 +112,7 @@ def _remembered_probes(works: set[str]) -> Iterator[None]:
 def _try_instruction_sets() -> None:
     """Makes the probes of all instruction sets that Inductor would make one after the other, side by side."""
     flags = t.optional("x86_isa_checker", list)()  # elsewhere there is one probe
-    sets = [one for one in t.optional("supported_vec_isa_list", []) if all(flag in flags for flag in str(one).split())]
+    sets = [isa for isa in t.optional("supported_vec_isa_list", []) if all(flag in flags for flag in str(isa).split())]
     with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, os.cpu_count() or 1)) as pool:
         list(pool.map(bool, sets))
 

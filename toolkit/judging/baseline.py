@@ -126,7 +126,7 @@ def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
 
 def _whole(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> bool:
     """Whether it takes and makes tensors that are as they were among wide ones: integers and truth values."""
-    both = [dtypes.get(one.name) for one in (node, *node.all_input_nodes)]
+    both = [dtypes.get(part.name) for part in (node, *node.all_input_nodes)]
     return all(dtype is not None and not dtype.is_floating_point and not dtype.is_complex for dtype in both)
 
 

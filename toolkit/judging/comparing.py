@@ -146,8 +146,8 @@ class Comparing:
         again = self._looked_at(drawn, wanted)
         if first is not None and first.detail != STRIDE:
             return first
-        found = compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
-        return first if first is not None and (found is None or found.detail == ROUNDING) else found
+        of_values = compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
+        return first if first is not None and (of_values is None or of_values.detail == ROUNDING) else of_values
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
         """The rung's results, with eager's in the places that are left out."""

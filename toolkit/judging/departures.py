@@ -57,9 +57,10 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
 
     def judge(name: str, truth: Any) -> None:
         length, known = reduction_length(nodes[name]), None if truth is None else [truth]
-        found = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
-        if found is not None:
-            seen[name] = _Seen(truth, eager[name], length, Departure(name, found.kind, found.size, found.text))
+        difference = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
+        if difference is not None:
+            departure = Departure(name, difference.kind, difference.size, difference.text)
+            seen[name] = _Seen(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:
         if node.name not in eager:

@@ -120,15 +120,15 @@ def headline(checked: Checked) -> str:
     amount = f"{counted(checked.kernels, 'kernel')}, {counted(checked.launches, 'launch')}, {calls}"
     if checked.cannot:
         return f"cannot check: {amount}"
-    found = counted(len(checked.findings), "finding") if checked.findings else "no finding"
-    return f"kernels checked: {amount}: {'results are wrong' if checked.wrong else found}"
+    findings = counted(len(checked.findings), "finding") if checked.findings else "no finding"
+    return f"kernels checked: {amount}: {'results are wrong' if checked.wrong else findings}"
 
 
 def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
     """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at
     next."""
     head = f"{number} {'note: ' if fault.note else ''}{fault.what}"
-    told = [
+    fields = [
         ("kernel", f"{fault.kernel}.py:{fault.line}   {fault.text}" if fault.line else ""),
         (_VERBS.get(fault.kind, "writes"), _accessed(fault) if fault.argument else ""),
         ("because", fault.detail),
@@ -137,7 +137,7 @@ def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
         *(("" if place else "yours", f"{line.place}   {line.code}".rstrip()) for place, line in enumerate(fault.lines)),
         ("next", _next(fault, graph)),
     ]
-    rows = [f"    {name:<{_WIDTH}}{value}" for name, value in told if value]
+    rows = [f"    {name:<{_WIDTH}}{value}" for name, value in fields if value]
     return [f"{head}   {fault.kernel}, {_where(fault)}", *rows]
 
 

@@ -186,7 +186,7 @@ def _shapes(values: Iterable[Any], sizes: _Sizes) -> list[list[int]] | None:
 
 
 Hearer = Callable[[KernelRow, list[Any], Any], None]
-"""Is told of a kernel, the nodes that it is made of, and the lowering."""
+"""Is called with a kernel, the nodes that it is made of, and the lowering."""
 
 
 def kernels_heard(tell: Hearer) -> AbstractContextManager[None]:
@@ -257,9 +257,9 @@ def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
         ir_nodes = [node.node for node in nodes if node.node is not None]
         kind = kind or _language(nodes)
     origin = getattr(schedule, "origin_node", None) if kind == "extern" else None
-    found = (node for ir_node in ir_nodes for node in ir_node.get_origins() if node.op != "placeholder")
+    candidates = (node for ir_node in ir_nodes for node in ir_node.get_origins() if node.op != "placeholder")
     # of a library call the others are what its inputs are views of
-    origins = _of_one_graph([origin] if origin is not None else list(dict.fromkeys(found)))
+    origins = _of_one_graph([origin] if origin is not None else list(dict.fromkeys(candidates)))
     row = KernelRow(name, kind, [node.name for node in origins])
     row.bytes_read, row.bytes_written, row.flops, row.estimated = cost(nodes, origins)
     row.intensity = intensity(row.flops, row.bytes_read, row.bytes_written)

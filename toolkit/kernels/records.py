@@ -2,7 +2,7 @@
 
 A number that is not known is None, never 0. Must not import torch.
 
->>> StageRow("forward", "lower", made=Amount(64, "buffers")).status
+>>> StageRow("forward", "lower", produced=Amount(64, "buffers")).status
 'ok'
 """
 
@@ -58,7 +58,7 @@ class StageRow(msgspec.Struct):
     status: Status = "ok"
     why: str = ""
     took: Amount | None = msgspec.field(default=None, name="in")
-    made: Amount | None = msgspec.field(default=None, name="out")
+    produced: Amount | None = msgspec.field(default=None, name="out")
     seconds: float | None = None
     removed: dict[str, int] = {}
     added: dict[str, int] = {}

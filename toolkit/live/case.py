@@ -86,7 +86,8 @@ class Case:
         notes = follow_saved(gm, mode, record)
         _numbers_known(gm, record)
         _known_to_autograd(gm, inputs, spec)
-        notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+        missing = gm.meta.get("graphdbg", {}).get("made_up", ())
+        notes += [f"{name} was not recorded and is synthesised" for name in missing]
         notes += _plain_here(gm, inputs_record)
         if device is not None and not from_gpu:
             gm, inputs = moved(gm, inputs, _here(device))

@@ -58,8 +58,8 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
             "run a collective",
             "replay it from a run that recorded all ranks",
         )
-    found = [by_rank[rank] for rank in sorted(wanted)]
-    for peer in found if all(len(facts["ranks"]) == world for facts in groups) else ():  # else others may answer
+    graphs = [by_rank[rank] for rank in sorted(wanted)]
+    for peer in graphs if all(len(facts["ranks"]) == world for facts in groups) else ():  # else others may answer
         if alone := called_alone(pair := sorted([saved, peer], key=lambda graph: graph.rank or 0)):
             raise RanksMissingError(
                 f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
@@ -67,7 +67,7 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
                 f"{shlex.join(['graphdbg', 'diff', *(f'{saved.run.path}/{graph.id}' for graph in pair)])} shows where "
                 "they part",
             )
-    return found
+    return graphs
 
 
 def called_alone(graphs: Sequence[SavedGraph]) -> str:
@@ -90,7 +90,7 @@ def _collectives(graph: SavedGraph) -> list[tuple[str, str]]:
     table = graph.table
     nodes = zip(table.target, table.where, strict=True)
     called = [(_COLLECTIVE.search(table.strings[target]), table.strings[where]) for target, where in nodes]
-    return [(found[1], line) for found, line in called if found]
+    return [(match[1], line) for match, line in called if match]
 
 
 def join(record: GraphRecord, meeting: str = "") -> None:
@@ -125,10 +125,10 @@ def join(record: GraphRecord, meeting: str = "") -> None:
     for name, group in groups.items():
         if not _same(_process_group(name), group["ranks"]):
             backend = _usable(group["backend"])
-            made = distributed.new_group(group["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
+            new = distributed.new_group(group["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
             if _process_group(name) is not None:
                 t.unregister_process_group(name)
-            t.register_process_group(name, made)  # its own name cannot be chosen
+            t.register_process_group(name, new)  # its own name cannot be chosen
 
 
 def _same(group: Any, ranks: Sequence[int]) -> bool:

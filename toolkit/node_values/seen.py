@@ -66,8 +66,8 @@ def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> R
         nan = next((row for row in rows if row.get("nan") and row.get("eager_nan")), None)
         return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: {THE_MODELS}")
     known, bad = {row["name"]: row for row in rows}, wrong[0]
-    found = _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"])
-    return found | {"on_right_inputs": bad["error"]}
+    bad_row = _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"])
+    return bad_row | {"on_right_inputs": bad["error"]}
 
 
 def largest(rows: Iterable[Row]) -> Row | None:

@@ -104,8 +104,8 @@ def compare(
     plain = min(filter(None, metadata), key=lambda candidate: candidate.detail == STRIDE, default=None)
     if plain is not None and plain.detail != STRIDE:
         return plain
-    found = _of_values(rows, check, noise, rounding, lengths, grains, signed)
-    return plain if plain is not None and (found is None or found.detail == ROUNDING) else found
+    of_values = _of_values(rows, check, noise, rounding, lengths, grains, signed)
+    return plain if plain is not None and (of_values is None or of_values.detail == ROUNDING) else of_values
 
 
 def _of_values(

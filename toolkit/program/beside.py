@@ -603,8 +603,8 @@ class Beside:
             return left
         lost = len(outputs) != self.outputs
         if lost:
-            found = f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}"
-            self.call.notes.append(f"{found}; its gradients count as 0")
+            counts = f"results that require grad under {rung}: {len(outputs)}, in eager: {self.outputs}"
+            self.call.notes.append(f"{counts}; its gradients count as 0")
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())

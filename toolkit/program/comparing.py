@@ -303,7 +303,7 @@ def _tolerance(value: Any) -> float | None:
 
 
 def _raised(key: str, eager: Left, got: Left) -> Verdict:
-    full = next((one.error for one in (eager, got) if "CUDA out of memory" in str(one.error)), None)
+    full = next((left.error for left in (eager, got) if "CUDA out of memory" in str(left.error)), None)
     if full is not None:  # what is kept to compare with takes some, too
         return skipped(f"the GPU's memory is not enough for it beside the program's own: {said(full)}")
     if eager.error is None:
@@ -329,8 +329,8 @@ def said(error: BaseException | None) -> str:
     text = without_excerpt(str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
     inner = OF_FAKE.search(text)
-    told = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
-    return f"{told} ({inner[1]}: {inner[2][:160]})" if inner else told
+    message = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
+    return f"{message} ({inner[1]}: {inner[2][:160]})" if inner else message
 
 
 def user_line(error: BaseException | None) -> str:
@@ -407,14 +407,15 @@ class Narrow(EagerMode):
         output = func(*args, **(kwargs or {}))
         leaves = t.tree_leaves(output)
         exact = getattr(getattr(func, "overloadpacket", None), "__name__", "") in EXACT  # memory that nobody wrote, say
-        halves = {at: ~one.isfinite() for at, one in enumerate(leaves) if _dense(one) and one.dtype == torch.float16}
-        others = {at: one.isnan() for at, one in enumerate(leaves) if _dense(one) and not exact and at not in halves}
-        if any(bool(one.any()) for one in (*halves.values(), *others.values())):
+        dense = [(at, leaf) for at, leaf in enumerate(leaves) if _dense(leaf)]
+        halves = {at: ~leaf.isfinite() for at, leaf in dense if leaf.dtype == torch.float16}
+        others = {at: leaf.isnan() for at, leaf in dense if not exact and at not in halves}
+        if any(bool(mask.any()) for mask in (*halves.values(), *others.values())):
             with contextlib.suppress(Exception):  # an operator that has no other dtype
                 again = t.tree_leaves(func(*wider[0], **wider[1]))
-                if any(bool((again[at].isfinite() & one).any()) for at, one in halves.items()):
+                if any(bool((again[at].isfinite() & mask).any()) for at, mask in halves.items()):
                     self.kinds |= {"nan", "inf"}
-                if any(bool((~again[at].isnan() & one).any()) for at, one in others.items()):
+                if any(bool((~again[at].isnan() & mask).any()) for at, mask in others.items()):
                     self.kinds.add("nan")
         return output
 

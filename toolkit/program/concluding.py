@@ -342,7 +342,7 @@ def concluded(
             at_limit = program.raised.startswith("FailOnRecompileLimitHit")
             triaged.verdict = triaged.verdict.then(*(recording if at_limit else alone if own else after))
     else:
-        agrees, nan = worst(map(_of_call, program.calls)), next((one for one in program.calls if one.nan), None)
+        agrees, nan = worst(map(_of_call, program.calls)), next((each for each in program.calls if each.nan), None)
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN in eager itself")
             going_on = [*recorded(command, "--when", "nan"), *going_on]
@@ -546,8 +546,8 @@ def _of_call(call: Call) -> Verdict:
 
 def _path(calls: Sequence[Call]) -> str:
     """Behind "eager": that it was made to take the path of compiled code, where it was."""
-    made = any(AS_COMPILED in call.notes for call in calls)
-    return made * " on the path of torch.compiler.is_compiling(), but its results differ without"
+    as_compiled = any(AS_COMPILED in call.notes for call in calls)
+    return as_compiled * " on the path of torch.compiler.is_compiling(), but its results differ without"
 
 
 def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:

@@ -192,8 +192,8 @@ def _importing(
 def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer, until: float) -> bool:
     left_s = min(_JUDGING_S, max(1.0, until - time.monotonic()))
     try:
-        found = replay(graph, outputs=False, imports=files, server=server, limit_s=left_s, patient=False).verdict
-        return found.failed and (time.monotonic() < until or found.kind != "hang")
+        verdict = replay(graph, outputs=False, imports=files, server=server, limit_s=left_s, patient=False).verdict
+        return verdict.failed and (time.monotonic() < until or verdict.kind != "hang")
     except EnvironmentLackError:  # an operator of the program's that these do not bring
         return False
 
@@ -243,5 +243,5 @@ def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
     graph = triage.where.graph if triage.where is not None else ""
     if where is not None and not where.graph:
         where = msgspec.structs.replace(where, graph=graph)
-    known = {name: told for name in ("layer", "fault", "workaround", "next") if (told := getattr(blamed, name))}
+    known = {name: value for name in ("layer", "fault", "workaround", "next") if (value := getattr(blamed, name))}
     return msgspec.structs.replace(triage, where=where, **known)

@@ -64,17 +64,17 @@ class Watching(EagerMode):
 def _alone(func: Any, args: Any, kwargs: Any, stack: str) -> tuple[fx.GraphModule, list[torch.Tensor]]:
     """A graph of this call alone, with what the fake function says, and its inputs."""
     mode = t.FakeTensorMode(shape_env=t.ShapeEnv(), allow_non_fake_inputs=True, static_shapes=True)
-    graph, given, made = fx.Graph(), [], {}
+    graph, given, placeholders = fx.Graph(), [], {}
     names = {id(value): argument.name for argument, value in zip(func._schema.arguments, args, strict=False)}
 
     def known(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        if id(value) not in made:
-            made[id(value)] = graph.placeholder(names.get(id(value), "arg"))
-            made[id(value)].meta["val"] = mode.from_tensor(value, static_shapes=True)
+        if id(value) not in placeholders:
+            placeholders[id(value)] = graph.placeholder(names.get(id(value), "arg"))
+            placeholders[id(value)].meta["val"] = mode.from_tensor(value, static_shapes=True)
             given.append(value)
-        return made[id(value)]
+        return placeholders[id(value)]
 
     args, kwargs = t.tree_map(known, (args, kwargs))
     node = graph.create_node("call_function", func, args, kwargs, name=func._opname)
@@ -156,8 +156,9 @@ class Tracing(EagerMode):
         inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
         name, called = func.overloadpacket.__name__, str(func).removesuffix(".default")
         drawn = torch.Tag.nondeterministic_seeded in func.tags
-        named = [*zip((one.name for one in func._schema.arguments), args, strict=False), *(kwargs or {}).items()]
-        writes = {one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+        expected = func._schema.arguments
+        named = [*zip((argument.name for argument in expected), args, strict=False), *(kwargs or {}).items()]
+        writes = {argument.name for argument in expected if argument.alias_info and argument.alias_info.is_write}
         written = {id(value) for key, value in named if key in writes}
         tainted = [value for value in inputs if self._unwritten(value) and id(value) not in written]
         reads = not func.is_view and name not in _UNWRITTEN
@@ -218,7 +219,7 @@ def first_difference(run: Callable[[Any], object]) -> str:
             return f"{place} reads {_NOTHING_WROTE}"
         if first.given != second.given:
             seeded = "from a generator outside torch: seed it (numpy.random.default_rng(0))"
-            if any(isinstance(one, tuple) for one in set(first.given) ^ set(second.given)):
+            if any(isinstance(value, tuple) for value in set(first.given) ^ set(second.given)):
                 seeded += ", or from a kernel of the program's own, which may race"
             return f"{place} gets another number in each run, {seeded}"
         if first.results != second.results:
@@ -231,7 +232,7 @@ def first_difference(run: Callable[[Any], object]) -> str:
                 f"{_setting(run)}"
             )
     lefts = zip(*(mode.left() for mode in modes), strict=False)
-    return next((f"{place} leaves {_NOTHING_WROTE}" for (place, one), (_, other) in lefts if one != other), "")
+    return next((f"{place} leaves {_NOTHING_WROTE}" for (place, value), (_, other) in lefts if value != other), "")
 
 
 def draws(run: Callable[[Any], object]) -> list[str]:

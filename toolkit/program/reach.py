@@ -229,7 +229,7 @@ class Reading:
             hidden = "and the program's own profiler hides whether it reads that"
             return f"it can reach {name}, a {type(value).__name__}, {hidden}"
         for (name, value), frame, before in zip(self._once, self._frames, self._before, strict=True):
-            read = any(one is value or (one is frame and frame is not None) for one in self._read)
+            read = any(item is value or (item is frame and frame is not None) for item in self._read)
             if read or before is None or before != _position(value):
                 return f"it reads {name}, a {type(value).__name__}, whose state cannot be restored"
         return ""
@@ -307,7 +307,7 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
         outside = False
         if isinstance(value, torch.nn.RNNBase) and value.dropout:
             devices = {parameter.device for parameter in value.parameters() if parameter.is_cuda}
-            reached.generators += [one for one in map(CudnnDropout, devices) if one not in reached.generators]
+            reached.generators += [state for state in map(CudnnDropout, devices) if state not in reached.generators]
         reached.boxes.append(Restorable(name, value.__dict__, "attributes", False))
         yield f"{type(value).__name__}", type(value), True
         for key, part in value.__dict__.items():

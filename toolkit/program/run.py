@@ -174,11 +174,11 @@ class _Program:
             self.code = launch.run(self.words, environment, **how)
         self._judge(contextlib.nullcontext())
 
-    def _judge(self, one: contextlib.AbstractContextManager[ForkServer | None]) -> None:
+    def _judge(self, fork_server: contextlib.AbstractContextManager[ForkServer | None]) -> None:
         """Judges the graphs of the call that departs, once, by the server that is started for it, or by one of ours."""
         program = self.read()
         if not self.signals and self.graphs.verdict is None and (call := judgeable(program)) is not None:
-            with one as server:
+            with fork_server as server:
                 self.judging = True
                 try:
                     how = self.report, program.modules, lambda: bool(self.signals), self.until - time.monotonic()

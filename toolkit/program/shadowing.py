@@ -168,8 +168,8 @@ class Shadow:
         modules = {file: name for name, file in own_modules().items()}
         ended = {"raised": comparing.said(error), "raised_in": _raised_in(error)} if error is not None else {}
         most = max((function.count for function in self.functions), default=0)
-        told = {"most": most, "missed": self.missed, "notes": self.notes, "modules": modules}
-        self._write({"event": "end", "counts": counts, **told, **ended})
+        totals = {"most": most, "missed": self.missed, "notes": self.notes, "modules": modules}
+        self._write({"event": "end", "counts": counts, **totals, **ended})
         if self.unwritten:
             say(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}")
         elif self.departed and self.address:

@@ -125,8 +125,9 @@ class Source:
         if isinstance(value, slice):
             return f"slice({', '.join(self.text(part, hint) for part in (value.start, value.stop, value.step))})"
         if isinstance(value, enum.Enum):
-            one = f"({value.value})" if isinstance(value, enum.Flag) else f".{value.name}"  # several flags have no name
-            return self.text(type(value), hint) + one
+            # several flags have no name
+            member = f"({value.value})" if isinstance(value, enum.Flag) else f".{value.name}"
+            return self.text(type(value), hint) + member
         if isinstance(value, (tuple, frozenset)):
             inner = ", ".join(self.text(part, f"{hint}_{at}") for at, part in enumerate(value))
             if type(value) is tuple:
@@ -273,8 +274,8 @@ class Source:
             state = slots_of(value) | _own(value)
         elif isinstance(value, dict) and not _own(value) and not is_library(_file_of(kind)):
             return f"rebuilt({self.text(kind, hint)}, {self._items(value, hint)})"
-        elif made := _reduced(value):
-            maker, words = made
+        elif reduced := _reduced(value):
+            maker, words = reduced
             return f"{self._elsewhere(maker)}({', '.join(self.text(part, hint) for part in words)})"
         else:
             raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
@@ -690,16 +691,16 @@ def _lambda(value: Any, name: str) -> ast.Module | None:
         return None
     code = value.__code__
     reads, given = {*code.co_names, *code.co_freevars}, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    found: dict[str, ast.Lambda] = {}
+    lambdas: dict[str, ast.Lambda] = {}
     for node in ast.walk(syntax.parsed("".join(linecache.getlines(code.co_filename)))):
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             parameters = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
             named = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node.body)}
             if parameters == list(given) and reads <= named:
-                found[ast.unparse(node)] = node
-    if len(found) != 1:
+                lambdas[ast.unparse(node)] = node
+    if len(lambdas) != 1:
         raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
-    return syntax.parsed(f"{name} = {next(iter(found))}")
+    return syntax.parsed(f"{name} = {next(iter(lambdas))}")
 
 
 def _file_of(value: Any) -> str:

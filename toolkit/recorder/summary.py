@@ -283,12 +283,12 @@ def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[s
         for event in of_process:
             if "found" in event.fields:
                 kept = [
-                    one.graph for one in of_process if one.graph and one.fields.get("kept") == event.fields["found"]
+                    row.graph for row in of_process if row.graph and row.fields.get("kept") == event.fields["found"]
                 ]
                 sentences.append(_finding(event, kept, names, run))
     where = "went wrong; their inputs are in inputs.<execution>.json"
-    found = _first(sentences, lambda more: f"{counted(more, 'more step')} {where}", _MOST_FOUND)
-    return found + _held_cost([event.fields for _, of_process in events for event in of_process])
+    wrong_steps = _first(sentences, lambda more: f"{counted(more, 'more step')} {where}", _MOST_FOUND)
+    return wrong_steps + _held_cost([event.fields for _, of_process in events for event in of_process])
 
 
 def _finding(event: journal.Event, kept: Sequence[str], names: Mapping[str, str], run: str) -> str:

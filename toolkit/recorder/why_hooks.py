@@ -310,8 +310,8 @@ def _recompile(
             entries: Any = given.get("cache_entries", given.get("cache_entry"))
             newest = next(iter(entries), None) if isinstance(entries, list) else entries
             also = also_failing(newest, frame, texts[0]) if texts and frame is not None else []
-            found = {"now": failing_values(frame, texts) or None, "also": also or None}
-            journal(session, "recompile", compile=now(), reasons=texts, **found, error=error)
+            values = {"now": failing_values(frame, texts) or None, "also": also or None}
+            journal(session, "recompile", compile=now(), reasons=texts, **values, error=error)
 
 
 @_after

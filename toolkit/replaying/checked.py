@@ -113,8 +113,8 @@ def of_operator(saved: SavedGraph, verdict: Verdict, how: How, server: ForkServe
     such operators alone."""
     if not (verdict.failed and verdict.fault == "compiler" and verdict.kind in _EXPLAINED and calls_custom(saved)):
         return verdict
-    found = check(saved, server, how)
-    first = next((finding for finding in found.findings if finding.of_custom_op), None)
+    checked = check(saved, server, how)
+    first = next((finding for finding in checked.findings if finding.of_custom_op), None)
     return verdict if first is None else blaming(verdict, first)
 
 

@@ -162,9 +162,9 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
     dies."""
     assert outcome.signature is not None
     answer = ask(EAGER_TASK, how.payload(saved), how.limit_s, server=server).end()
-    if answer.status != "signal" or not answer.told:
+    if answer.status != "signal" or not answer.event:
         return outcome
-    node, line, operator = (answer.told[name] for name in ("node", "line", "operator"))
+    node, line, operator = (answer.event[name] for name in ("node", "line", "operator"))
     where = Where(node, line=line)
     custom = "." in operator and operator.partition(".")[0] not in TORCHS
     place = f"{operator or node}{f', {line}' if line else ''}"

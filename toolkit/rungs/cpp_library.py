@@ -38,7 +38,7 @@ _DYNAMIC, _DYNSYM, _NEEDED = 6, 11, 1
 
 @contextlib.contextmanager
 def shared_standard_library() -> Iterator[list[str]]:
-    """Within it torch links the shared libstdc++, whatever the compiler does by itself; gives what is to be told about
+    """Within it torch links the shared libstdc++, whatever the compiler does by itself; gives what is to be reported of
     it.
 
     Raises EnvironmentLackError where the compiler cannot.

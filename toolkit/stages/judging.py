@@ -301,8 +301,8 @@ def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:
 def _narrowest(gm: fx.GraphModule) -> int:
     """Bytes of the narrowest float that the graph makes."""
     given = [arg for node in nodes_in(gm) for arg in (*node.args, *node.kwargs.values())]
-    made = [tensor.dtype for node in nodes_in(gm) for tensor in tensors_in(fake_of(node))]
-    dtypes = [*made, *(arg for arg in given if isinstance(arg, torch.dtype))]
+    computed = [tensor.dtype for node in nodes_in(gm) for tensor in tensors_in(fake_of(node))]
+    dtypes = [*computed, *(arg for arg in given if isinstance(arg, torch.dtype))]
     return min([8, *(dtype.itemsize for dtype in dtypes if dtype.is_floating_point)])
 
 

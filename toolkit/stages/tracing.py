@@ -140,10 +140,10 @@ class Traced(StageRun):
             for device in self.program.spec.ambient.autocast:
                 plainly.enter_context(torch.autocast(device, enabled=False))
             ran = execute(partial(run_graph, gm, poison=poison, hook=hook), given, seed=seed)
-        made = {fate: ran.outputs[place] for fate, place in self.made.items()}
-        outputs = [made["output", place] for place in range(len(roots))]
-        gradients = [made.get(("gradient", leaf)) for leaf in self.leaves]
-        after = [made.get(("mutated", place), value) for place, value in enumerate(plain)]
+        results = {fate: ran.outputs[place] for fate, place in self.made.items()}
+        outputs = [results["output", place] for place in range(len(roots))]
+        gradients = [results.get(("gradient", leaf)) for leaf in self.leaves]
+        after = [results.get(("mutated", place), value) for place, value in enumerate(plain)]
         return Execution(outputs, gradients if self.program.backward else [], after)
 
 
@@ -260,7 +260,7 @@ class Seen:
             if (
                 tensor is not None
                 and tensor._version != version
-                and not any(one is tensor for one in tensors_in(value))
+                and not any(result is tensor for result in tensors_in(value))
             ):
                 self.written.setdefault(node.name, []).append((name, _sums(tensor)))
         if isinstance(value, torch.Tensor) and not value.is_inference():

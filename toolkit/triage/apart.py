@@ -49,7 +49,7 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
     where, alone = Where("", f"{address}/{view.id}", line, name), ""
     if alike := _alike(lacks, view):
         ids = [alike.id, view.id] if has is other else [view.id, alike.id]
-        command = shlex.join(["graphdbg", "diff", *(f"{address}/{one}" for one in ids)])
+        command = shlex.join(["graphdbg", "diff", *(f"{address}/{graph_id}" for graph_id in ids)])
         alone = called_alone([run.graph(name) for name in ids])
     return Apart(reason + (f"; {alone}" if alone else ""), where, command, bool(alone))
 

@@ -1,7 +1,7 @@
 """One graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
 
-Stops at the first rung that fails, unless told to go on: what is wrong below is wrong above. `torchscript` is not below
-Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
+Stops at the first rung that fails, unless asked to go on: what is wrong below is wrong above. `torchscript` is not
+below Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
 
 For example: `triage(load_graph("myrun/0_0/forward")).first_failing` gives `'inductor'`.
 """

@@ -23,7 +23,7 @@ from ..verdicts.own_passes import left_out
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
 _OF_A_GRAPH = ("fidelity", "inputs", "signature", "status", "recorded", "address", "also")
-"""What is told of a graph's row as JSON behind the numbers of its rung."""
+"""What JSON says of a graph's row behind the numbers of its rung."""
 
 
 class GraphRow(RungResult, kw_only=True):
@@ -80,8 +80,8 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         graphs, ladders = ([row.plain() for row in rows] for rows in (self.graphs, self.ladders))
-        told = {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
-        return msgspec.structs.asdict(self) | told | self.verdict.flat() | which(self.blamed())
+        parts = {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
+        return msgspec.structs.asdict(self) | parts | self.verdict.flat() | which(self.blamed())
 
     def blamed(self) -> list[GraphRow]:
         """The row of the graph that the verdict is about, where that fails."""
@@ -193,9 +193,9 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
         reasons = [row.reason for row in result.graphs if row.reason]
         why = f": {max(reasons, key=reasons.count).removesuffix('.')}" if reasons else ""
         return f"Nothing was judged{why}."
-    made_up = [row for row in judged if row.inputs != REAL]
+    synthesised = [row for row in judged if row.inputs != REAL]
     text = "No graph fails. " if result.verdict.exit_code == 0 else "No graph that was judged fails. "
-    text += f"Inputs: {made_up[0].inputs}." if made_up else "All inputs were those of the run."
+    text += f"Inputs: {synthesised[0].inputs}." if synthesised else "All inputs were those of the run."
     if judged[0].ratio > 1:
         text += f" Largest error over eager's: {judged[0].ratio:.1f} times at {judged[0].id}."
     other = [row.id for row in judged if row.fidelity.startswith("different")]

@@ -268,7 +268,7 @@ class _Work:
 
     def before_passes(self) -> list[GraphRow]:
         """Where stages parted: the first widest graph of such a compile that fails by itself, the wrong stage made
-        anew."""
+        again."""
         for row in [row for row in self.rows if row.failed]:
             judged = self.judge(stages_of(self.run.graph(row.id))[0])
             if judged.failed:
@@ -415,8 +415,8 @@ def _alike(first: GraphRow, other: GraphRow) -> bool:
     return None in kinds or kinds[0] == kinds[1] or (kinds[0] in differs and kinds[1] in (*differs, "signal"))
 
 
-def _boundary(wide: GraphRow, narrowest: GraphRow, inner: Sequence[GraphRow], found: Verdict) -> str:
-    """The sentence about a failing graph and those inside it; "" where none is. `found`: on its ladder."""
+def _boundary(wide: GraphRow, narrowest: GraphRow, inner: Sequence[GraphRow], verdict: Verdict) -> str:
+    """The sentence about a failing graph and those inside it; "" where none is. `verdict`: on its ladder."""
     if narrowest is not wide:
         return f"{wide.id} fails, and so does {narrowest.id} by itself."
     right = [other.id for other in inner if other.verdict.verdict == "ok"]
@@ -426,7 +426,7 @@ def _boundary(wide: GraphRow, narrowest: GraphRow, inner: Sequence[GraphRow], fo
     sound = f"{right[0]} is right in itself" if len(right) == 1 else f"{' and '.join(right)} are right in themselves"
     between = (
         "they fail together alone, or a pass that Inductor runs on the whole graph is to blame"
-        if found.layer not in ("dynamo", "aot_autograd", "decomposition")
+        if verdict.layer not in ("dynamo", "aot_autograd", "decomposition")
         else "the fault is between the two stages (a decomposition, a joint pass or the partition)"
     )
     return f"{wide.id} fails, {sound}: {between}."

@@ -1,6 +1,6 @@
 """The ladder of one graph as its lines come (`triage --json-lines`): a row for each rung, which one runs, the finding.
 
-Plain data for a screen: no torch, no widget, no process. What ends without a last line is told by `lost`.
+Plain data for a screen: no torch, no widget, no process. What ends without a last line is reported by `lost`.
 
 >>> ladder = LadderSeen(); ladder.take({"event": "rung", "rung": "inductor", "verdict": "ok", "error": 1e-7})
 >>> ladder.cells("inductor").verdict

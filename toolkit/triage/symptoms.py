@@ -378,11 +378,11 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
     if not differs:
         return f"{text}, which are equal.", None
-    found = apart(run, *differs[0])
-    kind = "hang" if found.collective and deaths.ended_badly(run.processes) else "metadata"
+    difference = apart(run, *differs[0])
+    kind = "hang" if difference.collective and deaths.ended_badly(run.processes) else "metadata"
     detail = RANKS if kind == "metadata" else ""
-    verdict = Verdict("fails", kind, "model", reason=found.reason, where=found.where, detail=detail)
-    return f"{text}; {len(differs)} differ: {found.reason}.", verdict.then(found.command)
+    verdict = Verdict("fails", kind, "model", reason=difference.reason, where=difference.where, detail=detail)
+    return f"{text}; {len(differs)} differ: {difference.reason}.", verdict.then(difference.command)
 
 
 def _uncompiled(run: Run) -> Verdict:
@@ -546,14 +546,15 @@ def _summed_up(result: RunTriage, judged: Verdict, looked: list[str], *, asked: 
     """The finding on the graphs with what was looked at, which comes first where a symptom was asked for and something
     else fails.
     """
-    said, found = " ".join(looked), result.summary
+    said, summary = " ".join(looked), result.summary
     said = said[:1] + said[1:].replace("Looked at: ", "Looked at as well: ")
     if result.verdict.failed and asked and said:
-        return f"{said} Besides: {found}"
+        return f"{said} Besides: {summary}"
     if judged.failed and not result.verdict.failed:  # of the run, not of what its graphs compute
-        found = found.replace("No graph fails.", "No graph's results are wrong.").replace(", 0 fail", ", 0 are wrong")
-        found = found.replace("No graph that was judged fails.", "No graph that was judged has wrong results.")
-    return " ".join(text for text in (found, said) if text)
+        summary = summary.replace("No graph fails.", "No graph's results are wrong.")
+        summary = summary.replace(", 0 fail", ", 0 are wrong")
+        summary = summary.replace("No graph that was judged fails.", "No graph that was judged has wrong results.")
+    return " ".join(text for text in (summary, said) if text)
 
 
 def _about_nan(run: Run, result: RunTriage) -> Verdict:
@@ -562,10 +563,10 @@ def _about_nan(run: Run, result: RunTriage) -> Verdict:
     again = record_again(run, "--when nan")
     if verdict.verdict == "cannot_tell" and not verdict.next:
         return verdict.then(again)
-    made_up = any(row.judged and row.inputs != REAL for row in result.graphs)
+    synthesised = any(row.judged and row.inputs != REAL for row in result.graphs)
     if verdict.verdict not in ("ok", ROUNDING):
         return verdict
-    rounds, following = verdict.verdict == ROUNDING, [again] if made_up else []
-    reason = f"no output of a graph is NaN on {'inputs that were made up' if made_up else 'the recorded inputs'}"
+    rounds, following = verdict.verdict == ROUNDING, [again] if synthesised else []
+    reason = f"no output of a graph is NaN on {'synthesised inputs' if synthesised else 'the recorded inputs'}"
     reason += f"; {verdict.reason}" if rounds else ""
     return msgspec.structs.replace(verdict, reason=reason, next=[*following, *(verdict.next if rounds else [])])

@@ -44,8 +44,8 @@ def loaded(name: str, source: str, folder: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # inspect looks there
     spec.loader.exec_module(module)
-    made = [each for each in vars(module).values() if hasattr(each, "configs") and hasattr(each, "triton_meta")]
-    kernel = getattr(module, name, made[0] if made else None)  # a user's kernel keeps its own name
+    kernels = [each for each in vars(module).values() if hasattr(each, "configs") and hasattr(each, "triton_meta")]
+    kernel = getattr(module, name, kernels[0] if kernels else None)  # a user's kernel keeps its own name
     if kernel is None:
         raise ValueError(f"the source of {name} defines no kernel")
     return kernel

@@ -94,7 +94,7 @@ class RungResult(msgspec.Struct, omit_defaults=True):
         "signature",
         "notes",
     )
-    """What is told of it as JSON, beside its record."""
+    """What JSON says of it, beside its record."""
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
@@ -211,12 +211,13 @@ def inputs_given(saved: SavedGraph) -> str:
     tensors = [name for name, value in values.items() if _is_filled(value)]
     kept = {name for name, entry in seen.items() if entry.stored is not None and entry.stored.storage}
     kept |= {name for name, entry in held.items() if entry.storage}
-    made_up = [name for name in tensors if name not in kept]
-    if not made_up:
+    synthesised = [name for name in tensors if name not in kept]
+    if not synthesised:
         return REAL
     unseen = "a trace tells their layout alone" if saved.run and saved.run.of_a_trace else "it was never seen to run"
     policy = f"recorded with --inputs {record.policy}" if record is not None else unseen
-    which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {counted(len(tensors), 'tensor')}"
+    count = len(synthesised)
+    which = "all tensors" if count == len(tensors) else f"{count} of {counted(len(tensors), 'tensor')}"
     return f"synthesised inputs ({which}; {policy})"
 
 

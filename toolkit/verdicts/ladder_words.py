@@ -68,7 +68,7 @@ def kernel_check(graphs: Iterable[SavedGraph], named: str = "") -> str:
     calls which Inductor was given and that calls any, and whether they race; "" where none does. `named`: what the
     graph is called."""
     for graph in graphs:
-        if graph.stage in _COMPILED and any(isinstance(one, UserKernel) for one in of(graph)):
+        if graph.stage in _COMPILED and any(isinstance(kernel, UserKernel) for kernel in of(graph)):
             return f"graphdbg kernel {shlex.quote(named or address(graph))} --check --trust"
     return ""
 

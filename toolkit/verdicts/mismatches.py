@@ -179,11 +179,11 @@ def text_report(findings: Sequence[NodeMismatch]) -> str:
     """The whole report; "No mismatch." for none."""
     if not findings:
         return "No mismatch: every value is what its metadata says."
-    lines, told = [headline(findings)], set[int]()
+    lines, shown = [headline(findings)], set[int]()
     for origin, rest in folded(findings):
         lines += ["", sentence(origin), *_details(origin, rest)]
-        told |= {id(finding) for finding in (origin, *rest)}
-    if lost := [finding for finding in findings if id(finding) not in told]:
+        shown |= {id(finding) for finding in (origin, *rest)}
+    if lost := [finding for finding in findings if id(finding) not in shown]:
         lines += ["", "Inherited from another graph:", *(f"  {sentence(finding)}" for finding in lost[:SHOWN])]
     return "\n".join(lines)
 

@@ -171,7 +171,7 @@ def test_a_stand_in_from_the_record_alone() -> None:
     assert found.stands_in
     define = '"(Tensor a0, float a1, Tensor? a2, SymInt[] a3, *, bool flag) -> Tensor"'
     assert define in found.block
-    assert "return made_up(torch.empty_like(a0))" in found.block
+    assert "return synthesised(torch.empty_like(a0))" in found.block
 
 
 def test_a_symbolic_argument_of_a_stand_in_has_the_type_of_its_symbol() -> None:

@@ -72,9 +72,9 @@ def test_a_graph_is_the_same_when_it_is_loaded(name: str, capture: Any, tmp_path
     captured.save(tmp_path / "case")
     saved = graphdbg.load_graph(tmp_path / "case")
     assert lines(saved.module()) == lines(captured.module)
-    made_up = [item.role for item, value in zip(captured.inputs_described, captured.real, strict=True) if value is None]
+    missing = [item.role for item, value in zip(captured.inputs_described, captured.real, strict=True) if value is None]
     none = [None for node, value in zip(captured.inputs, captured.real, strict=True) if node is None and value is None]
-    assert set(made_up) <= {"tangent", "token"} or none
+    assert set(missing) <= {"tangent", "token"} or none
     assert len(saved.inputs()) == len(captured.inputs)
 
 

@@ -93,7 +93,7 @@ def test_other_sizes_are_named() -> None:
 def test_static_input_that_is_misaligned_is_copied_and_told() -> None:
     weight = torch.randn(8)[1:5]
     run = record(lambda given: [given[0] * given[1]], [torch.randn(4), weight], static=[1])
-    assert run.static == [] and "since they do not start on 16 bytes: y (model.w)" in run.told()
+    assert run.static == [] and "since they do not start on 16 bytes: y (model.w)" in run.summary()
     moved = torch.randn(4)
     assert torch.equal(run([torch.ones(4), moved])[0], moved)
 

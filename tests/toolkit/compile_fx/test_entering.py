@@ -56,7 +56,7 @@ def test_passes_that_had_run_when_a_graph_was_recorded_run_no_second_time(
     graph = recorded.graph(f"{'1_0' if kind == 'inference' else '0_0'}/post_grad_{kind}")
     found = told(graph, server, tmp_path, until="post_grad")
     (row,) = found.part(kind).stages
-    assert row.took == row.made and not row.removed and "had run when it was recorded" in row.notes[-1]
+    assert row.took == row.produced and not row.removed and "had run when it was recorded" in row.notes[-1]
     assert {one.name for one in row.passes} <= {"view_to_reshape", "fake_tensor_prop"}
 
 

@@ -191,7 +191,7 @@ try:
     compile_fx(graph, [torch.randn(8)], pipeline=pipeline, config_patches={"fx_graph_cache": False})
 finally:
     last = next(report for report in pipeline.reports[::-1])
-    print(last.stage, last.made, last.explained and last.explained.summary())
+    print(last.stage, last.produced, last.explained and last.explained.summary())
 """
 
 

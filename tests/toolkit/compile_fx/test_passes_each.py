@@ -74,4 +74,4 @@ def test_each_pass_is_left_out_alone(name: str) -> None:
     assert skipped == [name]
     assert code_of(without, case)
     count = len(found[name])
-    assert without.told_of_skipped() == [f"{name}: skipped {count} time{'' if count == 1 else 's'}"]
+    assert without.skipped_passes() == [f"{name}: skipped {count} time{'' if count == 1 else 's'}"]

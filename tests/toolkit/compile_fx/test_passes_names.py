@@ -9,7 +9,7 @@ import pytest
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Pipeline
-from graphdbg.toolkit.compile_fx.passes import PASSES, Matched, PassReport, asked, listing, names, resolve, told
+from graphdbg.toolkit.compile_fx.passes import PASSES, Matched, PassReport, asked, listing, names, outcomes, resolve
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_came_of_a_skip_is_told() -> None:
         ("joint", "attention_patterns/pad_mm"),
         ("joint", "attention_patterns/attention"),
     }
-    assert told(wanted, reports) == [
+    assert outcomes(wanted, reports) == [
         "joint.attention_patterns/attention matched nothing in this graph: nothing skipped",
         "joint.attention_patterns/pad_mm: kept from 2 matches",
         "joint.auto_chunker did not run for this graph: nothing skipped",

@@ -158,7 +158,7 @@ def test_a_planted_pattern_shows_and_can_be_left_out_alone() -> None:
     assert not report.changed and [(one.name, one.count, one.skipped) for one in report.matched] == [
         ("planted_erf", 0, 1)
     ]
-    assert without.told_of_skipped() == ["joint.softmax_patterns/planted_erf: kept from 1 match"]
+    assert without.skipped_passes() == ["joint.softmax_patterns/planted_erf: kept from 1 match"]
 
 
 def test_watching_changes_no_code_and_is_off_unless_asked_for() -> None:

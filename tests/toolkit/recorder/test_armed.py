@@ -118,7 +118,7 @@ def test_a_model_that_is_deleted_is_freed(ring: Armed) -> None:
     gc.collect()
     assert gone() is None
     notes = saving.save(ring, None, None).notes
-    assert any("weight" in note and "was freed, and is made up" in note for note in notes)
+    assert any("weight" in note and "was freed, and is synthesised" in note for note in notes)
 
 
 def test_a_parameter_that_took_the_place_of_another_is_the_one_that_is_held(ring: Armed) -> None:

@@ -28,7 +28,7 @@ def _recorded(folder: Path, policy: str) -> Path:
     return folder
 
 
-def test_a_parameter_without_its_bytes_is_made_up(tmp_path: Path) -> None:
+def test_a_parameter_without_its_bytes_is_synthesised(tmp_path: Path) -> None:
     for policy, real in (("index", False), ("first", True)):
         graph = next(one for one in open_run(_recorded(tmp_path / policy, policy)).graphs() if one.stage == "dynamo")
         assert (inputs_given(graph) == REAL) is real, inputs_given(graph)

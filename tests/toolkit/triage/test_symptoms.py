@@ -357,11 +357,11 @@ def test_a_graph_in_flight_at_a_death_waited_only_where_it_was_killed_from_outsi
     assert verdict is not None and said in verdict.reason
 
 
-def test_rounding_is_no_answer_to_a_nan_on_inputs_that_were_made_up(limited):
+def test_rounding_is_no_answer_to_a_nan_on_synthesised_inputs(limited):
     rounding = Verdict("rounding", reason="far apart")
     row = GraphRow("inductor", rounding, id="0_0/dynamo", stage="dynamo", inputs="synthesised inputs")
     verdict = _about_nan(limited, RunTriage([row], [], [], verdict=rounding))
-    assert verdict.reason == "no output of a graph is NaN on inputs that were made up; far apart"
+    assert verdict.reason == "no output of a graph is NaN on synthesised inputs; far apart"
     assert "--when nan" in verdict.next[0]
 
 

@@ -455,7 +455,8 @@ def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> in
     """Writes what is known of one process; returns how many graphs."""
     writer = run.process("trace" if process.rank is None else f"rank{process.rank}_trace", rank=process.rank)
     ids: list[tuple[TraceGraph, str]] = []
-    writer.journal.event("note", message=f"read from {source}, which has only the layout of inputs: values are made up")
+    said = f"read from {source}, which has only the layout of inputs: values are synthesised"
+    writer.journal.event("note", message=said)
     for entry in process.entries:
         if isinstance(entry, dict):
             writer.journal.event("why", **entry)
@@ -498,4 +499,4 @@ def imported_line(imported: ImportedRun) -> str:
     """One line on the imported run."""
     where = f" of {counted(imported.processes, 'process', 'processes')}" if imported.processes > 1 else ""
     graphs = f"{counted(imported.graphs, 'graph')}{where}"
-    return f"{imported.kind}: {graphs}; of inputs only the layout is known, values are made up"
+    return f"{imported.kind}: {graphs}; of inputs only the layout is known, values are synthesised"

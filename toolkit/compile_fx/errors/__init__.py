@@ -1,11 +1,11 @@
 """Explains errors of the compile path: what failed, why, what to do, in which kernel, for which nodes, at which line.
 
-`explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception:
-as its attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the
-exception changes. Torch wraps errors in others; the note moves to the outermost, so that it is shown once. Torch is
+`explain` looks at an exception of torch's; `explained` does so for a failing stage and leaves the account on the
+exception: as its attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of
+the exception changes. Torch wraps errors in others; the note moves to the outermost, so that it is shown once. Torch is
 imported only once there is an error.
 
-For example: `told(error, work, "load").kind` gives `'C++ compile error'`.
+For example: `explained(error, work, "load").kind` gives `'C++ compile error'`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .case import ErrorContext, Explained, NodeAt, chain_of
 if TYPE_CHECKING:
     from ..stage import Work
 
-__all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "told"]
+__all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "explained"]
 
 ATTRIBUTE = "graphdbg_explained"
 """The attribute that carries the text; the record is `graphdbg_account`."""
@@ -70,12 +70,12 @@ def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
                 return account
         return nodes.anything(case)
     except Exception as defect:  # noqa: BLE001
-        plain = case.told("error", f"the stage {stage} failed", case.said())
+        plain = case.about("error", f"the stage {stage} failed", case.said())
         plain.notes.append(f"(graphdbg could not say more of it: {type(defect).__name__}: {defect})")
         return plain
 
 
-def told(error: BaseException, work: Work | None, stage: str) -> Explained:
+def explained(error: BaseException, work: Work | None, stage: str) -> Explained:
     """The account of an error that passes through a stage, made in the first stage and attached to the error from there
     on."""
     known = carried(error)

@@ -194,18 +194,18 @@ class ErrorContext:
         """Frames from where it was raised outwards."""
         return reversed(self.frames)
 
-    def told(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+    def about(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
         """An account with the fields that every account has filled in."""
         cause, message = type(self.cause()).__name__, str(self.error)
         return Explained(kind, what, why, fix, self.stage, self.part, cause, message, **more)
 
-    def told_of_nodes(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+    def about_nodes(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
         """An account about the nodes that were running."""
-        return self.told(kind, what, why, fix, nodes=self.nodes, **more)
+        return self.about(kind, what, why, fix, nodes=self.nodes, **more)
 
-    def told_of_kernel(self, kernel: str, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
+    def about_kernel(self, kernel: str, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
         """An account about a kernel, with the nodes behind it."""
-        return self.told(kind, what, why, fix, nodes=of_kernel(self, kernel), kernel=kernel, **more)
+        return self.about(kind, what, why, fix, nodes=of_kernel(self, kernel), kernel=kernel, **more)
 
 
 def _is_wrapper(error: BaseException) -> bool:

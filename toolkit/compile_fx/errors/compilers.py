@@ -64,7 +64,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
     if source_error is None:
         linker = _LINKER.search(output)
         line = linker[0].strip() if linker else next((line for line in output.splitlines()[::-1] if line.strip()), "")
-        return case.told(
+        return case.about(
             "C++ compile error",
             failed,
             line or "the compiler stopped without a message",
@@ -83,7 +83,7 @@ def _refused(case: ErrorContext, kernel: str, kind: str, what: str, error: Sourc
     """The account of an error that a compiler found in a source."""
     place: dict[str, Any] = {"file": error.file, "line": error.line or None, "column": error.column}
     around = excerpt(source, error.line, error.column)
-    return case.told_of_kernel(kernel, kind, what, error.said, _FIX, **place, excerpt=around, compiler_line=error.whole)
+    return case.about_kernel(kernel, kind, what, error.said, _FIX, **place, excerpt=around, compiler_line=error.whole)
 
 
 def _in_source(error: SourceError, output: str, sources: list[str]) -> SourceError:
@@ -122,15 +122,15 @@ def triton_refused(case: ErrorContext, _: Any) -> Explained | None:
         said = str(inner.error_message or inner.__cause__ or inner).strip()
         node = refusal.node
         line, column = getattr(node, "lineno", None), getattr(node, "col_offset", None)
-        return _told(case, _named(case, refusal.src or ""), said, refusal.src or "", line, column)
+        return _refused_by_triton(case, _named(case, refusal.src or ""), said, refusal.src or "", line, column)
     text = case.text()
     if placed := _PLACE.search(text):
         said, source = _after_caret(placed[3])
         kernel = _named(case, source)
         whole = _function(kernels(case.code).get(kernel, ""))
-        return _told(case, kernel, said, whole, int(placed[1]), int(placed[2]))
+        return _refused_by_triton(case, kernel, said, whole, int(placed[1]), int(placed[2]))
     if (backend := _BACKEND.search(text)) and (kernel := _named(case, "")):
-        return _told(case, kernel, backend[0].strip(), "", None, None)
+        return _refused_by_triton(case, kernel, backend[0].strip(), "", None, None)
     return None
 
 
@@ -140,7 +140,7 @@ def resources(case: ErrorContext, _: Any) -> Explained | None:
     if match is None:
         return None
     kernel = _named(case, "")
-    return case.told_of_kernel(
+    return case.about_kernel(
         kernel,
         "kernel too large",
         f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "),
@@ -168,7 +168,9 @@ def not_python(case: ErrorContext, _: Any) -> Explained | None:
     return _refused(case, kernel, kind, what, SourceError(file, line, column, said, whole), source)
 
 
-def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
+def _refused_by_triton(
+    case: ErrorContext, kernel: str, said: str, source: str, line: int | None, column: int | None
+) -> Explained:
     column = None if column is None else column + 1  # Python's count from 0
     first = said.splitlines()[0] if said else "no reason is given"
     at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
@@ -265,7 +267,7 @@ def memory(case: ErrorContext, _: Any) -> Explained | None:
     """The compile itself ran out of memory, on the host or the GPU, or of disk."""
     disk = next((error for error in case.chain if isinstance(error, OSError) and error.errno == errno.ENOSPC), None)
     if disk is not None or (case.find("CppCompileError") and "No space left on device" in case.text()):
-        return case.told(
+        return case.about(
             "disk full",
             f"the disk was full in the stage {case.stage}",
             case.said(),
@@ -282,7 +284,7 @@ def memory(case: ErrorContext, _: Any) -> Explained | None:
         if gpu
         else "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or a machine with more memory"
     )
-    return case.told_of_nodes("out of memory", f"memory ran out in the stage {case.stage}", said or case.said(), fix)
+    return case.about_nodes("out of memory", f"memory ran out in the stage {case.stage}", said or case.said(), fix)
 
 
 def recursion(case: ErrorContext, _: Any) -> Explained | None:
@@ -291,7 +293,7 @@ def recursion(case: ErrorContext, _: Any) -> Explained | None:
         return None
     code, times = Counter(frame.f_code for frame in case.frames).most_common(1)[0]
     where = f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
-    return case.told_of_nodes(
+    return case.about_nodes(
         "recursion",
         f"the stage {case.stage} recursed too deep",
         f"{where} was entered {counted(times, 'time')}; {case.said()}",
@@ -307,7 +309,7 @@ def worker(case: ErrorContext, _: Any) -> Explained | None:
     if late or case.find("TimeoutExpired", "TimeoutError"):
         kernel = (late[1] or "") if late else ""
         of = f" of {kernel}" if kernel else ""
-        return case.told(
+        return case.about(
             "compile timed out",
             f"the compile{of} took too long in the stage {case.stage}",
             case.said(),
@@ -316,7 +318,7 @@ def worker(case: ErrorContext, _: Any) -> Explained | None:
             kernel=kernel,
         )
     if "compilation subprocess exited unexpectedly" in text or case.find("BrokenProcessPool"):
-        return case.told(
+        return case.about(
             "compile worker died",
             f"a compile worker ended in the stage {case.stage}",
             case.said(),
@@ -341,7 +343,7 @@ _NO_COMPILER = "missing compiler"
 def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
     """There is no C++ compiler; a compile still gets as far as generated code."""
     tried = re.findall(r"'([^']+)'", str(error)) or re.findall(r"Compiler: (\S+) is not found", str(error))
-    return case.told(
+    return case.about(
         _NO_COMPILER,
         f"no C++ compiler: the stage {case.stage} needs one for kernels on the CPU",
         f"{' and '.join(tried) or 'g++'} cannot be run (CXX, torch._inductor.config.cpp.cxx)",
@@ -352,7 +354,7 @@ def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
 
 def no_triton(case: ErrorContext, error: Any) -> Explained:
     """Triton is not installed."""
-    return case.told(
+    return case.about(
         _NO_COMPILER,
         f"no Triton: the stage {case.stage} needs it for kernels on the GPU",
         "it is not installed, or too old",
@@ -365,7 +367,7 @@ def no_program(case: ErrorContext, error: Any) -> Explained | None:
     name = str(getattr(error, "filename", "") or "")
     if not re.search(r"(?:^|/)(?:nvcc|ptxas|ld|g\+\+|gcc|clang(?:\+\+)?|cl|hipcc)(?:-[\d.]+)?$", name):
         return None
-    return case.told(
+    return case.about(
         _NO_COMPILER,
         f"the stage {case.stage} could not run {name}",
         "there is no such program",
@@ -381,7 +383,7 @@ def bf16(case: ErrorContext, error: Any) -> Explained | None:
     gpu = _gpu(case)
     values = _values(case)
     held = f"{', '.join(values)} {'is' if len(values) == 1 else 'are'}" if values else "it takes or returns"
-    return case.told(
+    return case.about(
         "bfloat16 on an old GPU",
         f"bfloat16 cannot be compiled for {gpu}",
         f"{held} bfloat16, and this GPU has no bfloat16 of its own, so torch gives the graph up (SkipFrame) and runs "
@@ -393,7 +395,7 @@ def bf16(case: ErrorContext, error: Any) -> Explained | None:
 
 def too_old(case: ErrorContext, error: Any) -> Explained:
     """Triton has no code for a GPU below 7.0."""
-    return case.told(
+    return case.about(
         "GPU too old for Triton",
         "the graph cannot be compiled for this GPU",
         str(error),
@@ -402,8 +404,8 @@ def too_old(case: ErrorContext, error: Any) -> Explained:
 
 
 def _gpu(case: ErrorContext) -> str:
-    found = (frame.f_locals.get("device_props") for frame in case.inwards())
-    properties = next((known for known in found if known is not None), None)
+    properties_seen = (frame.f_locals.get("device_props") for frame in case.inwards())
+    properties = next((known for known in properties_seen if known is not None), None)
     major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
     capability = f" (compute capability {major}.{minor})" if major is not None else ""
     return f"{getattr(properties, 'name', 'this GPU')}{capability}"

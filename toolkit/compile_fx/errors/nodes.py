@@ -35,7 +35,7 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
         "DynamicOutputShapeException": "set torch._dynamo.config.capture_dynamic_output_shape_ops = True",
         "DataDependentOutputException": "set torch._dynamo.config.capture_scalar_outputs = True",
     }
-    return case.told_of_nodes(
+    return case.about_nodes(
         "depends on data",
         f"{case.op} cannot be compiled{case.where}",
         f"its result depends on values that are known at run time alone: {error_line(error)}",
@@ -58,7 +58,7 @@ def not_lowered(case: ErrorContext, error: Any) -> Explained:
             "set torch._inductor.config.implicit_fallbacks = True, register a decomposition, "
             f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{op})"
         )
-    return case.told_of_nodes(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix)
+    return case.about_nodes(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix)
 
 
 def no_fake(case: ErrorContext, _: Any) -> Explained | None:
@@ -67,7 +67,7 @@ def no_fake(case: ErrorContext, _: Any) -> Explained | None:
     plain = case.find("NotImplementedError")
     if error is None and (plain is None or not _NO_FAKE.search(str(plain))):
         return None
-    return case.told_of_nodes(
+    return case.about_nodes(
         _UNSUPPORTED,
         f"{case.op} has no fake kernel{case.where}",
         "tracing needs the shape, dtype and strides of its result without running it",
@@ -81,7 +81,7 @@ def aliases(case: ErrorContext, _: Any) -> Explained | None:
     error = next((link for link in case.chain if _ALIAS in str(link)), None)
     if error is None:
         return None
-    return case.told_of_nodes(
+    return case.about_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be made functional{case.where}",
         error_line(error),
@@ -93,7 +93,7 @@ def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
     """Inductor would call the operator from generated code, and cannot."""
     if not any(_makes_fallback(frame) for frame in case.frames):
         return None
-    return case.told_of_nodes(
+    return case.about_nodes(
         _UNSUPPORTED,
         f"{case.op} cannot be called from generated code{case.where}",
         f"it has no lowering, and a fallback is not possible: {case.said()}",
@@ -107,7 +107,7 @@ def no_operator(case: ErrorContext, _: Any) -> Explained | None:
     match = re.match(r"(.+) is not an OpOverload", str(case.cause()))
     if match is None:
         return None
-    return case.told_of_nodes(
+    return case.about_nodes(
         _UNSUPPORTED,
         f"{match[1]} has no lowering{case.where}",
         "it is no ATen operator, and Inductor has no rule for it",
@@ -145,7 +145,7 @@ def mixed(case: ErrorContext, _: Any) -> Explained | None:
     places = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
     devices = list(dict.fromkeys(device for _, device in where))
     choice = f", {' or '.join(devices)}" if len(devices) > 1 else ""
-    return case.told_of_nodes(
+    return case.about_nodes(
         "device mismatch",
         f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
         ", ".join(places) if len(devices) > 1 else f"{case.said()} ({', '.join(places)})",
@@ -199,7 +199,7 @@ def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
     name, function = named
     at = _at(case.nodes)
     own = f" ({function})" if function and function not in name else ""
-    return case.told_of_nodes(
+    return case.about_nodes(
         "pass failed", f"the pass {name}{own} failed{at}", case.said(), _way_out(name), pass_name=name, **_raised(case)
     )
 
@@ -209,14 +209,14 @@ def anything(case: ErrorContext) -> Explained:
     itself."""
     cause = case.cause()
     if isinstance(cause, GraphdbgError):
-        return case.told("refused", cause.what, cause.why, cause.fix)
+        return case.about("refused", cause.what, cause.why, cause.fix)
     kind, what = "stage failed", f"the stage {case.stage}"
     fix = "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails"
     if case.find("LoweringException") is not None and case.nodes:
         kind, what = "lowering failed", f"the lowering of {case.op}"
         asks = "ask graphdbg bisect whether a fallback of this operator avoids it"
         fix = f"{asks}; minify makes the smallest graph that fails"
-    return case.told_of_nodes(kind, f"{what} failed{_at(case.nodes)}", case.said(), fix, **_raised(case))
+    return case.about_nodes(kind, f"{what} failed{_at(case.nodes)}", case.said(), fix, **_raised(case))
 
 
 def pass_named(case: ErrorContext) -> tuple[str, str] | None:

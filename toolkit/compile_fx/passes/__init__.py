@@ -31,13 +31,13 @@ from ..stage import REWRITING
 from .table import FAMILIES, PASSES, NamedPass
 
 
-def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> list[str]:
+def outcomes(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> list[str]:
     """A sentence for each pass to be skipped: how often it was, or that it never ran. `reports`: of the whole
     compile."""
-    return [_told(stage, name, reports) for stage, name in sorted(skip)]
+    return [_outcome(stage, name, reports) for stage, name in sorted(skip)]
 
 
-def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
+def _outcome(stage: str, name: str, reports: Collection[PassReport]) -> str:
     group, _, pattern = name.partition("/")
     mine = [
         run
@@ -49,8 +49,8 @@ def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
         met = f"kept from {counted(count, 'match')}"
         return f"{stage}.{name}: {met}" if count else f"{stage}.{name} matched nothing in this graph: nothing skipped"
     count = sum(bool(report.skipped_because) for report in mine)
-    told = f": skipped {counted(count, 'time')}" if count else " did not run for this graph: nothing skipped"
-    return f"{stage}.{name}{told}"
+    outcome = f": skipped {counted(count, 'time')}" if count else " did not run for this graph: nothing skipped"
+    return f"{stage}.{name}{outcome}"
 
 
 __all__ = [
@@ -63,8 +63,8 @@ __all__ = [
     "known",
     "listing",
     "names",
+    "outcomes",
     "resolve",
-    "told",
 ]
 
 

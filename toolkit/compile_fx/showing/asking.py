@@ -57,8 +57,8 @@ def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
         return ""
     head = saved.local_id.rpartition("/")[0]
     same = [graph for graph in saved.run.graphs() if graph.local_id.rpartition("/")[0] == head]
-    found = (graph for stage in stages for graph in same if graph.stage == stage and graph.id != saved.id)
-    return next(map(address, found), "")
+    siblings = (graph for stage in stages for graph in same if graph.stage == stage and graph.id != saved.id)
+    return next(map(address, siblings), "")
 
 
 def check_stage(saved: SavedGraph, name: str, option: str) -> None:
@@ -172,7 +172,7 @@ def _must_reach(until: str | None, stage: str, what: str, it: str) -> None:
 
 TASK = f"{__package__}.child:task"
 DEATH, INTERRUPTED = "death", "Interrupted"
-"""The kind of an end that no stage told of; the type of the user's."""
+"""The kind of an end that no stage reported; the type of the user's."""
 
 Watch = Callable[[str, dict[str, Any]], None]
 """Called with each event as it comes: "start", "begin", "row" (a StageRow), "kernels" (a part's name)."""

@@ -4,8 +4,8 @@
 Events are sent before each risky step, so that they survive a crash of this process.
 
 No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are
-made up. Runs in a child process, since a compile may crash it. No compile cache is read or written. Texts and graphs
-that are too large for events go to files, and only those that were asked for.
+synthesised. Runs in a child process, since a compile may crash it. No compile cache is read or written. Texts and
+graphs that are too large for events go to files, and only those that were asked for.
 
 For example: `ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)`.
 """
@@ -94,8 +94,8 @@ class KernelWatch(Observer):
             known = {str(names.get(node, node.name)) for node in origins}
             row.nodes = sorted(known, key=lambda name: order.get(name, len(order)))
             row.lines = list(dict.fromkeys(lines[name] for name in row.nodes if name in lines))
-        found = [row for row, _ in self._found]
-        self.rows[part], self.maps[part] = numbered(found), both_ways(found)
+        rows = [row for row, _ in self._found]
+        self.rows[part], self.maps[part] = numbered(rows), both_ways(rows)
         self.without[part] = _without(names, self.maps[part], self._before.get(part, ()))
         self.lines[part] = lines
         if self.tell is not None and not report.error:
@@ -149,7 +149,7 @@ class Teller(Observer):
         self.failed = ""
         self.reports: list[StageReport] = []
         """The pipeline's: it tells observers nothing of stages that it skips."""
-        self._told_skipped = 0
+        self._reported = 0
         self._names: dict[Work, str] = {}
         self._seen: set[tuple[str, str]] = set()
         self._before: list[Fingerprint] = []
@@ -194,7 +194,7 @@ class Teller(Observer):
 
     def tell_skipped(self) -> None:
         """Rows for stages that were skipped since the last time."""
-        new, self._told_skipped = self.reports[self._told_skipped :], len(self.reports)
+        new, self._reported = self.reports[self._reported :], len(self.reports)
         for skipped in new:
             if skipped.skipped_because:
                 tell("end", row=row_of(skipped))
@@ -267,16 +267,16 @@ def row_of(report: StageReport) -> StageRow:
     unit = "nodes" if report.skipped_because else STAGES[report.stage].unit
     nodes = [None if count is None else (count, "nodes") for count in (report.nodes_before, report.nodes_after)]
     took = nodes[0] if unit in ("nodes", "buffers") else report.took if unit else None
-    made = nodes[1] if unit == "nodes" else report.made if unit else None
-    row.took, row.made = (Amount(*amount) if amount is not None else None for amount in (took, made))
+    produced = nodes[1] if unit == "nodes" else report.produced if unit else None
+    row.took, row.produced = (Amount(*amount) if amount is not None else None for amount in (took, produced))
     if report.stage == "capture":
-        row.made = None  # what it makes are the parts that follow
+        row.produced = None  # what it makes are the parts that follow
     row.removed, row.added, row.notes = dict(report.removed), dict(report.added), list(report.notes)
     row.passes = [pass_row(pass_report) for pass_report in report.passes]
     if report.skipped_because:
         row.status, row.why, row.seconds = "skipped", report.skipped_because, None
     elif report.error:
-        row.status, row.why, row.made = "failed", report.error, None
+        row.status, row.why, row.produced = "failed", report.error, None
     return row
 
 
@@ -372,7 +372,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         with patterns_without_device() if lacking or request.target else contextlib.nullcontext():
             lost = _compile(case, teller, request, until)
         tell("notes", notes=lost)
-    except BaseException as error:  # whatever a stage raises is what is to be told
+    except BaseException as error:  # whatever a stage raises is what is to be reported
         if not teller.failed and not isinstance(error, Exception):
             raise
         if (mistake := _mistake(error)) is not None:
@@ -385,7 +385,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _case(saved: SavedGraph, device: str | None) -> Live:
     """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved
-    ones, fakes of made-up inputs."""
+    ones, fakes of synthesised inputs."""
     if device is None:
         gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
         notes = follow_saved(gm, mode, saved.record)
@@ -427,7 +427,7 @@ def _compile(case: Live, teller: Teller, request: Request, until: str | None) ->
         else:
             enter(case.gm, case.inputs, case.spec, pipeline)
     teller.tell_skipped()
-    return [*lost, *pipeline.told_of_skipped()]
+    return [*lost, *pipeline.skipped_passes()]
 
 
 class _Onto(Observer):

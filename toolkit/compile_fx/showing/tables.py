@@ -4,7 +4,7 @@ models in, text out; prints nothing.
 Where a line is too narrow for what changed, that goes on lines of its own below. Colours are rich's, and NO_COLOR turns
 them off.
 
->>> print(StageRows(width=100).row(StageRow("forward", "lower", made=Amount(64, "buffers"), seconds=0.21)))
+>>> print(StageRows(width=100).row(StageRow("forward", "lower", produced=Amount(64, "buffers"), seconds=0.21)))
 forward   lower                     64 buffers      0.21 s
 
 For example:
@@ -58,7 +58,7 @@ class StageRows:
             text = row.why if row.status == "before" else f"not run: {row.why}" if row.why else "not run"
         else:
             seconds = "-" if row.seconds is None else f"{row.seconds:.2f} s"
-            cells = _cells(row.part, row.stage, _amount(row.took), _amount(row.made), seconds)
+            cells = _cells(row.part, row.stage, _amount(row.took), _amount(row.produced), seconds)
             text = change_text(row)
         return styled(self._fitted(cells, plain(text)), _COLOURS.get(row.status, ""), self.terminal)
 
@@ -100,9 +100,9 @@ def _pass(row: PassRow) -> str:
 
 
 def _fused(row: StageRow) -> list[str]:
-    if row.stage != "schedule" or row.took is None or row.made is None or row.made.count >= row.took.count:
+    if row.stage != "schedule" or row.took is None or row.produced is None or row.produced.count >= row.took.count:
         return []
-    return [f"{row.took.count - row.made.count} fused away"]
+    return [f"{row.took.count - row.produced.count} fused away"]
 
 
 def _operators(row: StageRow) -> list[str]:

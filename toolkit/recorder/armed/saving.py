@@ -148,7 +148,7 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
                 continue
         if value is None:
             value = _made_again(producers.get(place), known, depth)
-            how = "is made up" if value is _MISSING else "was computed again by the graph before"
+            how = "is synthesised" if value is _MISSING else "was computed again by the graph before"
             notes.append(f"{kept.local}: {_called(kept, name)} was freed, and {how}")
         elif looked and isinstance(value, torch.Tensor) and place in number:
             word = newest.seen.word(number[place], value)
@@ -216,7 +216,7 @@ def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Seq
         size = sum(value.untyped_storage().nbytes() for value in plain)
         policy = "last" if size <= left else "index"
         if policy == "index":
-            notes.append(f"{local}: its inputs are {size_text(size)}, and are made up")
+            notes.append(f"{local}: its inputs are {size_text(size)}, and are synthesised")
         file = process / GRAPHS_FOLDER / local / INPUTS_FILE
         try:
             write_file(file, encode(_record(reading, policy, tensors)))

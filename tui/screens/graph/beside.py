@@ -166,7 +166,7 @@ class GraphTabs:
             return
         about = self.side.about
         find = lambda: about.locked(lambda: about.partners(node))  # noqa: E731
-        self.room.work(find, lambda told: self._partners(here, *told), group="partner", doing="finding the partner")
+        self.room.work(find, lambda how: self._partners(here, *how), group="partner", doing="finding the partner")
 
     def _partners(self, here: tuple[str, str], partners: list[Partner], why: str) -> None:
         if not partners or self._run is None:
@@ -195,7 +195,7 @@ class GraphTabs:
             return
         about, node = tabs.about, self.room.table.node
         find = lambda: about.locked(lambda: (about.source(node), about.stack(node)))  # noqa: E731
-        self.room.work(find, lambda found: self._open(*found, 0), group="editor", doing="finding the line")
+        self.room.work(find, lambda place: self._open(*place, 0), group="editor", doing="finding the line")
 
     def _open(self, sheet: Sheet, stack: list[Frame], number: int) -> None:
         line = sheet.first + sheet.top

@@ -333,10 +333,10 @@ def _sourced(row: ListedGraph) -> bool:
 
 def _minified(line: ListingLine, overview: Overview) -> list[tuple[str, str, str]]:
     """The newest finished minification of the graph."""
-    for found in overview.lines:
-        ended = (found.kind, found.run, found.status) == ("out", line.target, "finished")
-        if ended and found.path is not None and (found.path / "repro.py").exists():
-            return [("done", f"minified in {plain(found.name)}", f"python {shlex.quote(found.name)}/repro.py")]
+    for entry in overview.lines:
+        ended = (entry.kind, entry.run, entry.status) == ("out", line.target, "finished")
+        if ended and entry.path is not None and (entry.path / "repro.py").exists():
+            return [("done", f"minified in {plain(entry.name)}", f"python {shlex.quote(entry.name)}/repro.py")]
     return []
 
 

@@ -219,7 +219,7 @@ class MinifyRoom(ViewsRoom):
             try:
                 self.looked.output = watched.output()
                 return watched.look(), None
-            except Exception as error:  # noqa: BLE001 - told by `take`
+            except Exception as error:  # noqa: BLE001 - reported by `take`
                 return None, error
 
         self.work(look, lambda seen: self._take(watched, *seen), doing="follow")
@@ -254,7 +254,7 @@ class MinifyRoom(ViewsRoom):
                 self.to_view(len(VIEWS) - 1 if watched.state == "ended" else self.view)
 
     def _learn_names(self, watched: Watched) -> None:
-        """The names of the nodes, once the search has told them, and again when it ended."""
+        """The names of the nodes, once the search has reported them, and again when it ended."""
         key = f"{watched.story.graph} {watched.state in OVER}"
         if not watched.story.graph or key == self._named or not watched.story.history:
             return
@@ -263,7 +263,7 @@ class MinifyRoom(ViewsRoom):
 
         def named(result: tuple[object, str]) -> None:
             atoms, doubt = result
-            if not self.looked.atoms.lines:  # what was known of the running search is better than what is told later
+            if not self.looked.atoms.lines:  # what the running search knew is better than what comes later
                 self.looked.atoms, self.looked.doubt = atoms, doubt  # type: ignore[assignment]
             self._named = key if self.looked.atoms.nodes or watched.state in OVER else ""
             self.show()

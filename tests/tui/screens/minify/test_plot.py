@@ -84,9 +84,9 @@ def test_two_series_have_an_axis_each() -> None:
 
 def test_a_hundred_thousand_queries_are_drawn_within_a_blink() -> None:
     values = [max(1, 100_000 - number) for number in range(100_000)]
-    began = time.perf_counter()
+    began = time.process_time()
     drawn([Series(values, "", "*", ("", ""))], 200, 40, Marks([("o", "")] * len(values)))
-    assert time.perf_counter() - began < 0.25
+    assert time.process_time() - began < 0.25
 
 
 def test_over_time_the_axes_have_ticks_and_what_is_drawn_stays_where_it_is() -> None:

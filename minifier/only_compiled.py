@@ -6,7 +6,7 @@ compared. Must not take for the case's failure what only the missing device make
 the same way first.
 
 >>> sentence("MemoryError: 3 TB")
-'eager cannot run this graph here (MemoryError: 3 TB): only crashes of the compiler are judged, on made-up values'
+'eager cannot run this graph here (MemoryError: 3 TB): only crashes of the compiler are judged, on synthesised values'
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def eager_cannot(signature: Signature) -> bool:
 
 
 def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answer | None:
-    """The whole case compiled on made-up values; None where that shows no crash of its own.
+    """The whole case compiled on synthesised values; None where that shows no crash of its own.
 
-    `lack` is what this machine lacks for a run, as far as it was told: raised, with what was tried, where nothing is
+    `lack` is what this machine lacks for a run, as far as is known: raised, with what was tried, where nothing is
     shown.
     """
     try:
-        answer, signature = oracle.judge(None, made_up=True)
+        answer, signature = oracle.judge(None, only_compiled=True)
     except EnvironmentLackError:
         signature = answer = None
     if (
@@ -66,9 +66,9 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
     ):
         if lack is None:
             return None
-        seen = "" if answer is None else f"; compiled on made-up values, it {_ended(signature)}"
+        seen = "" if answer is None else f"; compiled on synthesised values, it {_ended(signature)}"
         raise EnvironmentLackError("cannot minify this graph here", f"{lack.why or lack.what}{seen}") from lack
-    control = None if lacks_device(signature) else oracle.judge(None, made_up=True, control=True)[1]
+    control = None if lacks_device(signature) else oracle.judge(None, only_compiled=True, control=True)[1]
     if _NO_GROUP in signature.raw:
         raise RanksMissingError("cannot minify this graph here", _first_line(why).rstrip(".")) from lack
     if lacks_device(signature) or (control is not None and signature.same_as(control)):
@@ -89,8 +89,8 @@ def why(answer: Answer) -> str:
 
 
 def sentence(why: str) -> str:
-    """What a user is told."""
-    return f"eager cannot run this graph here ({why}): only crashes of the compiler are judged, on made-up values"
+    """The sentence for a user."""
+    return f"eager cannot run this graph here ({why}): only crashes of the compiler are judged, on synthesised values"
 
 
 def _ended(signature: Signature | None) -> str:

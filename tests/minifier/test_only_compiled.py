@@ -16,7 +16,7 @@ from torch import fx
 from graphdbg.dumps.errors import RanksMissingError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
-from graphdbg.minifier import made_up
+from graphdbg.minifier import only_compiled
 from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.report.bundle import emit_report
@@ -89,7 +89,7 @@ def test_a_crash_is_reduced_and_shown_where_no_operator_can_run(operators: Path,
     assert (result.nodes, result.input_bytes, result.verified) == (3, 4, (1, 1))
     [told] = [note for note in result.notes if note.startswith("eager cannot run this graph here (")]
     assert "kernelless::scale" in told
-    assert told.endswith("only crashes of the compiler are judged, on made-up values")
+    assert told.endswith("only crashes of the compiler are judged, on synthesised values")
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_a_compile_that_lacks_the_other_ranks_is_no_failure_of_the_case() -> Non
     lacks = Signature("crash", "compile", raw="RuntimeError: Could not resolve the process group registered under 0")
     oracle: Any = SimpleNamespace(judge=lambda *_, **__: (Answer(Ruling.OTHER), lacks))
     with pytest.raises(RanksMissingError, match="they do not run here"):
-        made_up.judged(oracle, "the graph communicates with 1 other rank: they do not run here", None)
+        only_compiled.judged(oracle, "the graph communicates with 1 other rank: they do not run here", None)
 
 
 @pytest.mark.slow
@@ -126,6 +126,7 @@ def test_a_graph_of_a_missing_device_whose_failure_is_not_reached_is_refused_wit
     assert done.returncode == 3, done.stderr
     assert "cannot minify this graph here" in done.stderr
     assert (
-        "compiled on made-up values, it " in done.stderr or "without the device the compile ends before" in done.stderr
+        "compiled on synthesised values, it " in done.stderr
+        or "without the device the compile ends before" in done.stderr
     )
     assert not (tmp_path / "out").exists()

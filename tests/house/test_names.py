@@ -1,0 +1,48 @@
+"""Plain English in names and sentences: the field's words, and no variable whose name says nothing of what it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from .source_tree import ROOMS, ROOT, Module, modules
+
+SAY_NOTHING = {"found", "one", "made", "told"}
+OF_THE_HOUSE = re.compile(r"\b(anew|befell|befalls|made[ -]up)\b")
+"""Again, happened to, synthesised."""
+
+
+def _variables(module: Module) -> set[str]:
+    stored = (node.id for node in module.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    fields = {
+        node.target.id
+        for node in module.nodes
+        if isinstance(node, ast.ClassDef)
+        for node in node.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    return ({*stored} - fields) | {node.arg for node in module.nodes if isinstance(node, ast.arg)}
+
+
+def test_variables_say_what_they_are() -> None:
+    """Fields of what is saved or printed as JSON keep their names."""
+    said = {
+        module.name: named for room in ROOMS for module in modules(room) if (named := _variables(module) & SAY_NOTHING)
+    }
+    assert said == {}
+
+
+def test_the_fields_words_are_used() -> None:
+    texts = [
+        *(module.path for room in ROOMS for module in modules(room)),
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+    ]
+    said = {
+        f"{path.relative_to(ROOT)}:{number}": line
+        for path in texts
+        if path.name != "CHANGELOG.md"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if OF_THE_HOUSE.search(re.sub(r"`[^`]*`|\"--anew|--anew", "", line))
+    }
+    assert said == {}
