@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...dumps.tensors import file_header
+from ...dumps.torchside.history import Base
 from ...dumps.torchside.storages import storage_bytes
 
 OPAQUE = object()
@@ -46,6 +47,8 @@ class Held:
     """Where it lay in the run: storage (numbered), version of it, first byte. None where its views are not followed."""
     fake: Any = None
     """The fake mode that it is made in, of a tensor that is known by its form alone."""
+    base: Base | None = None
+    """What it is a view of to autograd."""
 
     @classmethod
     def of(cls, value: torch.Tensor, **more: Any) -> Held:
@@ -77,7 +80,7 @@ class Held:
 
     def on(self, storage: torch.Tensor) -> torch.Tensor:
         """The tensor as a view of a storage given as flat bytes."""
-        flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset)
+        flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset).detach()
         return (
             torch.nn.Parameter(flat, self.requires_grad) if self.parameter else flat.requires_grad_(self.requires_grad)
         )
@@ -213,7 +216,7 @@ def compact(tensor: torch.Tensor) -> torch.Tensor:
     flat = torch.zeros(lead + length, dtype=bare.dtype, device=bare.device)
     if length:
         flat[lead:].copy_(bare.as_strided((length,), (1,), bare.storage_offset()))
-    return flat.as_strided(bare.shape, bare.stride(), lead).requires_grad_(tensor.requires_grad)
+    return flat.as_strided(bare.shape, bare.stride(), lead).detach().requires_grad_(tensor.requires_grad)
 
 
 FARTHEST = 4096
