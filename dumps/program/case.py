@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue, Value
-from ..walk import bodies, named, output_values, references
+from ..walk import bodies, named, output_values, plain, references
 from ..walk import nodes as every_node
 
 Read = Callable[[str], "bytes | memoryview"]
@@ -120,7 +120,7 @@ class GraphFacts:
         self.names_float = any(map(_casts, nodes)) or any("float" in dtype for dtype in named(nodes, "dtype"))
         """Whether an argument names a floating dtype, or a method casts: float64 inputs alone then do not make the
         graph float64."""
-        self.is_random = any(map(_RANDOM.search, calls))
+        self.is_random = any(map(_draws, nodes))
         """Whether an op draws random numbers: compiled code then has to draw the same as eager."""
         self.draws_as_inductor = any(map(_OWN_RANDOM.search, calls))
         """Whether an op draws from Inductor's own generator."""
@@ -161,6 +161,14 @@ def _switches(node: NodeRecord) -> bool:
     args = [*node.args, *node.kwargs.values()]
     given = any(name for argument in args for name in references(argument))
     return node.op == "call_function" and not given and not isinstance(node.value, TensorValue)
+
+
+def _draws(node: NodeRecord) -> bool:
+    """Whether a call draws random numbers; a function that drops nothing, or everything, draws none."""
+    if not node.op.startswith("call_") or not _RANDOM.search(node.target):
+        return False
+    rate = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else None)
+    return node.target.startswith("aten.") or "dropout" not in node.target or plain(rate) not in (0.0, 1.0)
 
 
 def _casts(node: NodeRecord) -> bool:

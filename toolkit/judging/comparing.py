@@ -23,6 +23,7 @@ from torch import fx
 
 from ...dumps.names import of_module
 from ...dumps.torchside.node_meta import fake_of
+from ..debug_nop.plan import is_view
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import Attributes, Execution, held, returned, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
@@ -103,7 +104,7 @@ class Comparing:
         for index, ((want, at), (have, there)) in enumerate(both):
             if index not in visible:
                 continue
-            if have >= 0 and want < 0 and have not in donated:
+            if have >= 0 and want < 0 and have not in donated and not self._writes_back(index, have):
                 kind, text = "alias", f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
             elif have != want and self.spec.stage in FULL_STAGES:
                 kind, text = "no alias", f"eager's is a view of {inputs[want]}, this one is not"
@@ -113,6 +114,15 @@ class Comparing:
                 continue
             return Difference("metadata", index, kind, None, text)
         return None
+
+    def _writes_back(self, output: int, place: int) -> bool:
+        """Whether a functionalised graph writes into that input what the output is, or is a view of: to the program it
+        is a view of the input."""
+        node, given = returned(self.gm)[output], list(self.gm.graph.find_nodes(op="placeholder"))[place]
+        while isinstance(node, fx.Node) and is_view(node):
+            node = node.args[0]
+        copies = self.gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+        return any(copy.args[:2] == (given, node) for copy in copies)
 
     def _numbers(self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None) -> Difference | None:
         got = self._looked_at(seen, wanted)

@@ -202,14 +202,14 @@ def is_random(node: fx.Node) -> bool:
 
 
 def _idle(node: fx.Node) -> bool:
-    """Whether a node could draw random numbers but has dropout switched off."""
+    """Whether a node could draw random numbers but is set to drop nothing, or everything."""
     name = getattr(node.target, "__name__", "")
     if name == "scaled_dot_product_attention":
         return bool((node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) == 0.0)
     if "dropout" not in name:
         return False
     given = dict(zip(("p", "training"), node.args[1:3], strict=False)) | node.kwargs
-    return bool(given.get("p") == 0.0) or given.get("training", given.get("train")) is False
+    return given.get("p") in (0.0, 1.0) or given.get("training", given.get("train")) is False
 
 
 def is_uninitialised(node: fx.Node) -> bool:

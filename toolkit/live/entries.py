@@ -65,12 +65,16 @@ def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bo
     for fake, real in zip(recorded, inputs, strict=True):
         if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake) and real.numel():
             mate, real_mate = first.setdefault(storage_key(fake), (fake, real))
-            unrelated = views and mate._base is None and fake._base is None
+            unrelated = views and _root(mate) is not _root(fake)
             if mate is not fake and (unrelated or storage_key(real_mate) != storage_key(real)):
                 return False
             if views and storage_key(shared.setdefault(storage_key(real), fake)) != storage_key(fake):
                 return False
     return True
+
+
+def _root(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor._base is None else tensor._base
 
 
 def _any_shared(inputs: Sequence[Any]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...dumps.tensors import file_header
+from ...dumps.torchside.history import Base
 from ...dumps.torchside.storages import storage_bytes
 
 OPAQUE = object()
@@ -46,6 +47,8 @@ class Held:
     """Its place in the run: number of the storage, version of that, first byte. None where views are not tracked."""
     fake: Any = None
     """The fake mode to create it in, for a tensor known by its shape and dtype only."""
+    base: Base | None = None
+    """The base of which autograd takes it for a view."""
 
     @classmethod
     def of(cls, value: torch.Tensor, **more: Any) -> Held:
@@ -77,7 +80,7 @@ class Held:
 
     def on(self, storage: torch.Tensor) -> torch.Tensor:
         """The tensor as a view of a storage given as flat bytes."""
-        flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset)
+        flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset).detach()
         return (
             torch.nn.Parameter(flat, self.requires_grad) if self.parameter else flat.requires_grad_(self.requires_grad)
         )
@@ -212,7 +215,7 @@ def compact(tensor: torch.Tensor) -> torch.Tensor:
     flat = torch.zeros(lead + length, dtype=bare.dtype, device=bare.device)
     if length:
         flat[lead:].copy_(bare.as_strided((length,), (1,), bare.storage_offset()))
-    return flat.as_strided(bare.shape, bare.stride(), lead).requires_grad_(tensor.requires_grad)
+    return flat.as_strided(bare.shape, bare.stride(), lead).detach().requires_grad_(tensor.requires_grad)
 
 
 FARTHEST = 4096

@@ -116,7 +116,7 @@ class Beside:
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
-        self.queued = self.drawn = self.spoilt = False
+        self.queued = self.drawn = self.spoilt = self.plain = False
         self.as_compiled = False
         """Whether eager runs take the branch of compiled code, as if `torch.compiler.is_compiling()`."""
         self.poisoned: dict[str, bool] = {}
@@ -421,7 +421,11 @@ class Beside:
             layer = row.verdict.layer if self.call.first else "dynamo"
             row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer=layer)
             self.call.rows.append(row)
+            self.plain = True  # nothing is drawn, so the program's own way to draw is right, too
             self._departs("", compared)
+            if self.call.fresh == "departs":  # where it draws in eager's way it does not
+                row.rung = self.function.last
+                self.call.rows = [other for other in self.call.rows if other is row or other.rung != row.rung]
             self.shadow.write(self.call)
         finally:
             after.put_back()
@@ -492,7 +496,7 @@ class Beside:
         as_compiled = self.as_compiled and rung == "eager"
         path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
         trace = traced(trace_of(self.shadow.folder, self.call.pid))
-        with trace, quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
+        with trace, quiet() as heard, stance(rung == "eager", self.plain), counters(), replicas, path:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
@@ -626,7 +630,8 @@ class Beside:
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
 
     def _backpropagated(self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]]) -> Sequence[Any]:
-        roots, given = [outputs[at] for at in self.given], list(self.given.values())
+        roots = [outputs[at] for at in self.given]
+        given = [gradient.clone() for gradient in self.given.values()]  # a backward may write into what it is given
         return torch.autograd.grad(roots, [leaf for _, leaf in leaves], given, allow_unused=True)
 
     # what departs

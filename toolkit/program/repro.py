@@ -39,7 +39,7 @@ from ..live.eager import eager_draws
 from ..live.torch_state import encoded_settings
 from ..torch_private import replaced
 from .reach import argument_names, callable_of, own_file, own_modules
-from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
+from .records import ALONE, BACKENDS, DRAWN, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
 from .start import StartState
@@ -161,10 +161,10 @@ def as_in_eager(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def stance(eager: bool) -> Iterator[None]:
+def stance(eager: bool, plain: bool = False) -> Iterator[None]:
     """Sets torch's stance for a run, whatever the program's is: `eager` compiles nothing, else torch's default.
     Otherwise CUDA graphs are off (see `without_cuda_graphs`), recompile limits are raised so that the rungs' entries do
-    not use up the program's, and `numpy.random` draws eager's numbers."""
+    not use up the program's, and `numpy.random` and, unless it is `plain`, torch draw eager's numbers."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:
@@ -174,7 +174,8 @@ def stance(eager: bool) -> Iterator[None]:
         dynamo = t.loaded("dynamo_config")
         limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
         alike = dynamo.patch(limits | {"use_numpy_random_stream": True})
-        with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), alike:
+        drawing = contextlib.nullcontext() if plain else eager_draws()
+        with drawing, t.inductor_config.patch({"triton.cudagraphs": False}), alike:
             yield
 
 
@@ -477,7 +478,8 @@ class FunctionCalls:
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend if own else without_cuda_graphs(rungs.backend), "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
-        compiled = rungs.asked | ({"options": {**options, "fallback_random": True}} if rung == "inductor" else {})
+        options |= {"fallback_random": True} if DRAWN in call.notes or given or (own and not call.first) else {}
+        compiled = rungs.asked | ({"options": options} if rung == "inductor" and options else {})
         main = sys.modules["__main__"]
         settings = settings_of(main)
         more = [line for line in self.settings if line.rpartition("config")[2] not in settings]
