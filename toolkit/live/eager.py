@@ -174,7 +174,8 @@ def run_graph(
         outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
         return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
     finally:
-        t.leave_transforms(depth)  # a node that raises inside a `vmap` that the graph enters leaves it entered
+        with contextlib.suppress(RuntimeError):  # torch 2.11 goes on where none is left, and stumbles over that
+            t.leave_transforms(depth)  # a node that raises inside a `vmap` that the graph enters leaves it entered
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
@@ -241,17 +242,28 @@ def draws_from_generator(gm: fx.GraphModule) -> bool:
 @contextlib.contextmanager
 def eager_draws() -> Iterator[None]:
     """While entered, compiled code draws torch's own numbers (`fallback_random`) in eager's order, which torch itself
-    keeps from 2.13 on: before, the scheduler may exchange the draws of a graph."""
-    sort = t.look_up("post_grad_sort")
+    keeps from 2.13 on: before, a pass and the scheduler may exchange the draws of a graph."""
+    sort, reorder = t.look_up("post_grad_sort"), t.look_up("reorder_for_locality")
+
+    def draws_of(graph: fx.Graph) -> list[fx.Node]:
+        return [node for node in graph.nodes if is_random(node)]
+
+    def reorder_the_rest(graph: fx.Graph) -> None:
+        nodes, draws = list(graph.nodes), draws_of(graph)
+        reorder(graph)
+        if draws_of(graph) != draws:
+            for node in nodes[:-1]:
+                nodes[-1].prepend(node)
 
     def sort_chained(graph: fx.Graph) -> None:
-        draws = [node for node in graph.nodes if is_random(node)]
-        t.preserve_node_ordering(graph, {after: [before] for before, after in itertools.pairwise(draws)})
+        chain = {after: [before] for before, after in itertools.pairwise(draws_of(graph))}
+        t.preserve_node_ordering(graph, chain)
         sort(graph)
 
-    lacks = t.optional("chain_random_ops") is None
-    chained = t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext()
-    with t.inductor_config.patch(fallback_random=True), chained:
+    with t.inductor_config.patch(fallback_random=True), contextlib.ExitStack() as stack:
+        if t.optional("chain_random_ops") is None:
+            stack.enter_context(t.swapped("reorder_for_locality", reorder_the_rest))
+            stack.enter_context(t.swapped("post_grad_sort", sort_chained))
         yield
 
 
