@@ -338,7 +338,8 @@ def concluded(
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             lost = any(candidate.lost for candidate in program.calls)
-            after = [*alone, *recording] if lost else recording if died else going_on or alone
+            with_inputs = [*alone, *recorded(command, "--when", "error")]
+            after = with_inputs if lost else recording if died else going_on or alone
             at_limit = program.raised.startswith("FailOnRecompileLimitHit")
             triaged.verdict = triaged.verdict.then(*(recording if at_limit else alone if own else after))
     else:
@@ -484,7 +485,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = with_program("minify", command) if own or row.rung in BACKENDS else [], list[str]()
     if call.lost:
-        minify, further = [], recorded(command)
+        minify, further = [], recorded(command, "--when", "error")
     elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
         further = [check]
     if call.fresh == "agrees" and FROZEN in call.notes and not call.first and row.rung not in MEANS:
