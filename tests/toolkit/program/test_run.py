@@ -244,7 +244,7 @@ def test_what_the_time_did_not_suffice_for_comes_next(tmp_path: Path, monkeypatc
 def test_what_ended_the_context_of_a_device_is_recorded_with_the_inputs_of_its_step(tmp_path: Path) -> None:
     in_eager = Call("1:1", "step", "train.py", 3, 2, why=f"eager raises AcceleratorError, {LOST}")
     alone, *steps = concluded(Program([in_eager]), tmp_path, JudgedCall(), ["train.py"], 1).verdict.next
-    assert alone == "env TORCHDYNAMO_DISABLE=1 python train.py"
+    assert alone == "env CUDA_LAUNCH_BLOCKING=1 TORCHDYNAMO_DISABLE=1 python train.py"
     crash = Verdict("fails", "crash", "compiler", "inductor", "it raises AcceleratorError")
     compiled = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("inductor", crash)])
     compiled.recorded = f"its graphs were not recorded: {LOST}"
