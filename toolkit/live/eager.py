@@ -243,25 +243,25 @@ def draws_from_generator(gm: fx.GraphModule) -> bool:
 def eager_draws() -> Iterator[None]:
     """While entered, compiled code draws torch's own numbers (`fallback_random`) in eager's order, which torch itself
     keeps from 2.13 on: before, a pass and the scheduler may exchange the draws of a graph."""
-    sort, reorder = t.look_up("post_grad_sort"), t.look_up("reorder_for_locality")
-
-    def draws_of(graph: fx.Graph) -> list[fx.Node]:
-        return [node for node in graph.nodes if is_random(node)]
-
-    def reorder_the_rest(graph: fx.Graph) -> None:
-        nodes, draws = list(graph.nodes), draws_of(graph)
-        reorder(graph)
-        if draws_of(graph) != draws:
-            for node in nodes[:-1]:
-                nodes[-1].prepend(node)
-
-    def sort_chained(graph: fx.Graph) -> None:
-        chain = {after: [before] for before, after in itertools.pairwise(draws_of(graph))}
-        t.preserve_node_ordering(graph, chain)
-        sort(graph)
-
     with t.inductor_config.patch(fallback_random=True), contextlib.ExitStack() as stack:
         if t.optional("chain_random_ops") is None:
+            sort, reorder = t.look_up("post_grad_sort"), t.look_up("reorder_for_locality")
+
+            def draws_of(graph: fx.Graph) -> list[fx.Node]:
+                return [node for node in graph.nodes if is_random(node)]
+
+            def reorder_the_rest(graph: fx.Graph) -> None:
+                nodes, draws = list(graph.nodes), draws_of(graph)
+                reorder(graph)
+                if draws_of(graph) != draws:
+                    for node in nodes[:-1]:
+                        nodes[-1].prepend(node)
+
+            def sort_chained(graph: fx.Graph) -> None:
+                chain = {after: [before] for before, after in itertools.pairwise(draws_of(graph))}
+                t.preserve_node_ordering(graph, chain)
+                sort(graph)
+
             stack.enter_context(t.swapped("reorder_for_locality", reorder_the_rest))
             stack.enter_context(t.swapped("post_grad_sort", sort_chained))
         yield
