@@ -156,6 +156,24 @@ def without_excerpt(text: str) -> str:
     return _TRITON_EXCERPT.sub("", text)
 
 
+_CUDA_ADVICE = re.compile(
+    r"^(?:Search for `cuda|CUDA kernel errors might be|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with `TORCH_USE|Device-side assert(?:ion|ions)? (?:tracking|were|was)).*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""What torch adds to each CUDA error: it says nothing of this one."""
+
+
+def without_advice(text: str) -> str:
+    """An error text without the advice that torch adds to every CUDA error, and the source that Triton begins with.
+
+    >>> without_advice("CUDA error: out of memory\\nCompile with `TORCH_USE_CUDA_DSA`")
+    'CUDA error: out of memory'
+    """
+    text = without_excerpt(text)
+    return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
+
+
 def error_line(error: object) -> str:
     """The first line of an error's text; the name of its type where there is none.
 

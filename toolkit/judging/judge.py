@@ -55,6 +55,7 @@ from ..live.execution import (
     result_names,
     returned,
     same_bits,
+    settle,
     tensors_in,
 )
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
@@ -375,13 +376,14 @@ class _Judgement:
         return None
 
     def _first(self) -> Execution:
+        run = partial(run_graph, self.gm, hook=_settled)
         try:
-            return self._execute(partial(run_graph, self.gm))
+            return self._execute(run)
         except GraphRunError as error:
             if "leaf Variable that requires grad" not in str(error):
                 raise
             self._as_computed()
-            return self._execute(partial(run_graph, self.gm))
+            return self._execute(run)
 
     def _as_computed(self) -> None:
         """Makes inputs that require grad non-leaves, where the record does not say which are: no program can write to a
@@ -531,14 +533,17 @@ again with the value."""
 WAITS = "it was not needed: the numbers are eager's"
 
 
+def _settled(_: fx.Node, value: Any) -> Any:
+    """Waits for the kernels of a node: their error then shows there, and not at a later one."""
+    settle()
+    return value
+
+
 def _device_lost(error: Exception) -> str:
     """The reason for a case in which an eager kernel destroyed the device context: any later run would raise the
     same."""
     said = str(error).partition("\n")[0][:600]
-    return (
-        f"eager itself fails, at {said}; nothing can run on the device after it, so the rung was not run. A kernel's "
-        "error shows late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
-    )
+    return f"eager itself fails, at {said}; nothing can run on the device after it, so the rung was not run"
 
 
 def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:

@@ -175,7 +175,8 @@ def run_graph(
         outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
         return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
     finally:
-        t.leave_transforms(depth)  # an error inside a `vmap` of the graph leaves the transform entered
+        with contextlib.suppress(RuntimeError):  # torch 2.11 goes on where none is left, and stumbles over that
+            t.leave_transforms(depth)  # an error inside a `vmap` of the graph leaves the transform entered
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
@@ -242,17 +243,28 @@ def draws_from_generator(gm: fx.GraphModule) -> bool:
 @contextlib.contextmanager
 def eager_draws() -> Iterator[None]:
     """Within the block, compiled code draws eager's numbers (`fallback_random`) in eager's order. From 2.13 on torch
-    keeps that order itself; before, the scheduler may reorder a graph's draws."""
-    sort = t.look_up("post_grad_sort")
+    keeps that order itself; before, a pass and the scheduler may exchange a graph's draws."""
+    with t.inductor_config.patch(fallback_random=True), contextlib.ExitStack() as stack:
+        if t.optional("chain_random_ops") is None:
+            sort, reorder = t.look_up("post_grad_sort"), t.look_up("reorder_for_locality")
 
-    def sort_chained(graph: fx.Graph) -> None:
-        draws = [node for node in graph.nodes if is_random(node)]
-        t.preserve_node_ordering(graph, {after: [before] for before, after in itertools.pairwise(draws)})
-        sort(graph)
+            def draws_of(graph: fx.Graph) -> list[fx.Node]:
+                return [node for node in graph.nodes if is_random(node)]
 
-    lacks = t.optional("chain_random_ops") is None
-    chained = t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext()
-    with t.inductor_config.patch(fallback_random=True), chained:
+            def reorder_the_rest(graph: fx.Graph) -> None:
+                nodes, draws = list(graph.nodes), draws_of(graph)
+                reorder(graph)
+                if draws_of(graph) != draws:
+                    for node in nodes[:-1]:
+                        nodes[-1].prepend(node)
+
+            def sort_chained(graph: fx.Graph) -> None:
+                chain = {after: [before] for before, after in itertools.pairwise(draws_of(graph))}
+                t.preserve_node_ordering(graph, chain)
+                sort(graph)
+
+            stack.enter_context(t.swapped("reorder_for_locality", reorder_the_rest))
+            stack.enter_context(t.swapped("post_grad_sort", sort_chained))
         yield
 
 

@@ -338,11 +338,13 @@ def concluded(
         triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
         plain = ["python", *command] if script else command
-        alone = [f"env TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
+        lost = any(candidate.lost for candidate in program.calls)
+        blocking = "CUDA_LAUNCH_BLOCKING=1 " if lost else ""  # the line of the program is then that of the kernel
+        alone = [f"env {blocking}TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
-            lost = any(candidate.lost for candidate in program.calls)
-            after = [*alone, *recording] if lost else recording if died else going_on or alone
+            with_inputs = [*alone, *recorded(command, "--when", "error")]
+            after = with_inputs if lost else recording if died else going_on or alone
             at_limit = program.raised.startswith("FailOnRecompileLimitHit")
             triaged.verdict = triaged.verdict.then(*(recording if at_limit else alone if own else after))
     else:
@@ -489,7 +491,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = with_program("minify", command) if own or row.rung in BACKENDS else [], list[str]()
     if call.lost:
-        minify, further = [], recorded(command)
+        minify, further = [], recorded(command, "--when", "error")
     elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
         further = [check]
     if call.fresh == "agrees" and FROZEN in call.notes and not call.first and row.rung not in MEANS:

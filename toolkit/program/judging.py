@@ -25,7 +25,7 @@ import msgspec
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.opening import text_if_there
 from ...dumps.store import Run, SavedGraph, resolve
-from ..blame.bisect import bisect
+from ..blame.bisect import INTERRUPTED, bisect
 from ..blame.partners import compile_of
 from ..isolation import ForkServer, opened
 from ..isolation.imports import TRUST, option_words
@@ -144,7 +144,8 @@ def _judge(
             report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=seconds, narrate=lambda text: None)
             if blamed.stopped and not blamed.findings:
-                report(f"not found in the {seconds:.0f} s that were left for it (see --max-time)")
+                late = f"not found in the {seconds:.0f} s that were left for it (see --max-time)"
+                report("interrupted before it was found" if blamed.stopped == INTERRUPTED else late)
                 break
             if blamed.reproduced:
                 judged.op = blamed.sentence or judged.op

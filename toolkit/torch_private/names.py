@@ -279,7 +279,8 @@ NAMES = Names((
     Row("torch._inductor.fx_passes.post_grad", "remove_fsdp2_unsharded_param_graph_input_usage", _PASSES, _UNSEEN,
         "-2.11"),
     Row("torch._inductor.fx_passes.post_grad", "post_grad_lazy_init=lazy_init", _PASSES),
-    # Under fallback_random draws stay in eager's order from 2.13 on; before, we keep them there by the same function.
+    # Under fallback_random draws stay in eager's order from 2.13 on; before, we keep them there by the same functions.
+    Row("torch._inductor.fx_passes.post_grad", "reorder_for_locality", _INDUCTOR),
     Row("torch._inductor.fx_passes.post_grad", "chain_random_ops=_chain_random_ops_for_ordering", _INDUCTOR,
         "several draws of a graph are put in eager's order by us", "2.13-"),
     Row("torch._inductor.fx_passes.control_dependencies", "preserve_node_ordering", _INDUCTOR),

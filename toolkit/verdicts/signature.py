@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...dumps.allowlist import words
-from ...dumps.wording import like, without_excerpt, words_of
+from ...dumps.wording import like, without_advice, without_excerpt, words_of
 from ..isolation.protocol import TaskResult, frames_of
 
 _IR = re.compile(
@@ -42,20 +42,6 @@ _CPP_ERROR = re.compile(r"\berror: (.*)")
 _ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
 """The number of an accumulator in a generated kernel: a smaller kernel has fewer of them."""
 _MAX_LINES, _MAX_CHARS, _FRAMES = 4, 400, 4
-
-
-_CUDA_ADVICE = re.compile(
-    r"^(?:Search for `cuda|CUDA kernel errors might be|For debugging consider passing CUDA_LAUNCH_BLOCKING"
-    r"|Compile with `TORCH_USE|Device-side assert(?:ion|ions)? (?:tracking|were|was)).*(?:\n|\Z)",
-    re.MULTILINE,
-)
-"""Advice that torch appends to each CUDA error, whatever the error is."""
-
-
-def without_advice(text: str) -> str:
-    """An error text without the advice that torch adds to every CUDA error, and the source that Triton begins with."""
-    text = without_excerpt(text)
-    return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
 def message(text: str) -> str:

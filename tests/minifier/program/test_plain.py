@@ -132,7 +132,8 @@ def test_calls_of_one_function_share_what_is_compiled() -> None:
     assert script.count("compile(step)") == 1 and script.count("result = call(") == 2
 
 
-def test_a_module_is_made_by_its_class_and_entries_of_dictionaries_go() -> None:
+def test_a_module_is_made_by_its_class_and_entries_of_dictionaries_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # with a GPU each is tried there, too
     linear = "rebuilt(torch.nn.Linear, {'_parameters': {'weight': w}, 'in_features': 3, 'out_features': 4})"
     norm = (
         "rebuilt(torch.nn.LayerNorm, {'_parameters': {'weight': w, 'bias': b}, 'normalized_shape': (3,), 'eps': 1e-05})"
