@@ -165,7 +165,8 @@ def _live(value: Any, folder: Path, mode: Any = None) -> Any:
         held.parameter, held.place = parameter, None if place is None else tuple(place)
         held.fake = None if file else mode
         if base is not None:
-            held.base = Base(held.dtype, *(tuple(part) if isinstance(part, list) else part for part in base))
+            shape, stride, offset, *history = base
+            held.base = Base(held.dtype, tuple(shape), tuple(stride), offset, *history)
         return held
     if tag in ("list", "tuple"):
         parts = [_live(part, folder, mode) for part in body]
