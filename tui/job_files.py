@@ -255,7 +255,7 @@ def kind_of(words: Sequence[str]) -> str:
 
 
 def conditions(words: Sequence[str]) -> list[str]:
-    """What a ladder was run with, except its rungs: seed, device, imports."""
+    """The words of a ladder's command except its rungs: seed, device, imports."""
     rungs = option(words, "--rungs")
     return [word for word in words if word not in ("--rungs", rungs, "--all", LINES)]
 
@@ -302,7 +302,7 @@ def _last_said(folder: Path) -> dict[str, Any]:
 
 
 def rungs_so_far(graph: str) -> list[dict[str, Any]]:
-    """The `rung` lines of the ladders of a graph that were asked as the newest was, but of that one, the oldest
+    """The `rung` lines of earlier ladders of a graph that ran under the conditions of the newest one, the oldest
     first."""
     ladders = [kept for kept in _about(graph) if kind_of(kept.record.words) == "triage"]
     rung_lines: list[dict[str, Any]] = []

@@ -22,7 +22,7 @@ from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.compilers.get_inputs import get_inputs
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
-from graphdbg.toolkit.isolation.protocol import Answer, ChildError
+from graphdbg.toolkit.isolation.protocol import ChildError, TaskResult
 from graphdbg.toolkit.replaying import fidelity
 from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.verdicts.outcome import Outcome
@@ -153,7 +153,7 @@ def test_a_time_limit_is_a_hang(recorded: Path, server: ForkServer) -> None:
 
 def test_a_refusal_in_the_child_is_the_users_error() -> None:
     with pytest.raises(UsageError, match="no such"):
-        raise_refusal(Answer(1, "exception", error=ChildError("graphdbg.dumps.errors.UsageError", "no such graph")))
+        raise_refusal(TaskResult(1, "exception", error=ChildError("graphdbg.dumps.errors.UsageError", "no such graph")))
 
 
 def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def save_values(values: Values, folder: Path) -> None:
 def load_values(folder: Path, mode: Any = None) -> Values:
     """The values that `save_values` wrote; no tensor is read yet, and a tree is parsed when it is looked up.
 
-    `mode`: the fake mode of those that are known by their form alone.
+    `mode`: the fake mode for values that are known by their form alone.
     """
     data = _INDEX.decode((folder / INDEX).read_bytes())
     return Values(
@@ -119,7 +119,7 @@ class _Trees(dict[tuple[str, int], Any]):
         return super().__getitem__(key)
 
     def get(self, key: tuple[str, int], default: Any = None) -> Any:
-        """The value as of a dict, made live."""
+        """As `dict.get`, with the value made live."""
         try:
             return self[key]
         except KeyError:

@@ -92,7 +92,7 @@ HOOKS = (
     Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.create_graph_module", "record",
         "autograd nodes and hooks of a backward that the program's compiled autograd captured"),
 )  # fmt: skip
-"""What the recorder wraps, each with what it learns there, and the stages that it cannot record without."""
+"""What the recorder wraps: what each hook records, and the stages that cannot be recorded without it."""
 
 WARM_MODULES = (
     "torch._inductor.compile_fx",
@@ -117,10 +117,11 @@ WARM_MODULES = (
     "torch._functorch.config",
     "torch._export.passes._node_metadata_hook",
 )
-"""What a compile imports lazily and a fork server before it forks, in this order; queries are slower without one."""
+"""Modules that a compile imports lazily and a fork server imports before it forks, in this order; without one, queries
+are slower."""
 
 CONFIGS = ("dynamo", "functorch", "inductor")
-"""Rooms of the configuration: `dynamo_config` and so on are their modules."""
+"""Configurations of torch: `dynamo_config` and so on are their modules."""
 
 NAMES = Names((
     *HOOKS,
