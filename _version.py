@@ -1,4 +1,4 @@
-"""The version, stated here alone: pyproject.toml, `graphdbg --version` and what is written into reports read it.
+"""The version, defined only here: pyproject.toml, `graphdbg --version` and reports read it.
 
 >>> __version__.count(".")
 2

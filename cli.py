@@ -1,4 +1,4 @@
-"""The `graphdbg` command: one visible table of commands, each loaded from its room when it is called.
+"""The `graphdbg` command: one table of commands, each imported from its package when it is called.
 
 Holds no logic of any command. `graphdbg --help` imports no command module, and none of them imports torch at its top.
 A GraphdbgError is printed as its sentence and its code on stderr; any other exception is a defect of ours and shows
@@ -101,10 +101,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Check a graph's Triton kernels, or run one alone: right, and how fast?",
     ),
 }  # fmt: skip
-"""name -> (its heading in `graphdbg --help`, room.commands.module:command, its line). A new command adds one row."""
+"""Name -> (its heading in `graphdbg --help`, package.commands.module:command, its help line). A new command adds one
+row."""
 
 PLANNED: tuple[str, ...] = ()
-"""Commands of the design that are not built yet; typing one says so."""
+"""Commands that are designed but not built; typing one prints that."""
 
 DEFECT_EXIT = 70
 INTERRUPTED_EXIT = 130
@@ -139,7 +140,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(map(len, COMMANDS))  # one column for all headings
+        widest = max(map(len, COMMANDS))  # one width for all headings
         for heading in dict.fromkeys(row[0] for row in COMMANDS.values()):
             with formatter.section(heading):
                 rows = [(name.ljust(widest), line) for name, (group, _, line) in COMMANDS.items() if group == heading]
@@ -194,7 +195,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _lacking(error: ModuleNotFoundError) -> int:
-    """A package that is not installed is said in a sentence; a module of our own that is not there is a defect."""
+    """Reports a package that is not installed; a missing module of graphdbg itself is a defect."""
     package = (error.name or __package__ or "").partition(".")[0]
     if package == __package__:
         return _defect()
@@ -224,12 +225,11 @@ _OF_THE_SYSTEM = {
     errno.ENOMEM: "",
     errno.ESTALE: "",
 }
-"""What a system refuses that has nothing to do with us, and what to do about it."""
+"""Errors of the system that are no defect of graphdbg, and what the user can do about them."""
 
 
 def _refused(error: OSError) -> int:
-    """What no command has a sentence of its own for: a full disk, a folder without permission to write, a path too
-    long."""
+    """Reports an OSError that no command handles: a full disk, a folder without write permission, a path too long."""
     if error.errno not in _OF_THE_SYSTEM:
         return _defect()
     what = f"cannot use {error.filename}" if error.filename else "cannot write"

@@ -1,6 +1,6 @@
 """The saved form of graphs, and everything that reads it without torch.
 
-Also: names of a package that load on first use (PEP 562), so that importing the package imports no torch.
+Also: `late`, with which a package loads names on first use (PEP 562), so that importing the package imports no torch.
 
 >>> late("graphdbg.dumps", {"Run": "store"})("Run").__name__
 'Run'
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. `homes`: a name -> the module below the package that it is in."""
+    """Returns the `__getattr__` of a package. `homes`: name -> the module below the package that defines the name."""
 
     def __getattr__(name: str) -> Any:
         if name not in homes:

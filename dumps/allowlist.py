@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text: lists of names stay readable."""
+    """Splits a text at white space, so that lists of names stay readable."""
     return frozenset(text.split())
 
 
@@ -81,8 +81,8 @@ _EXTRA = {
     "torch.utils._sympy.functions": "FloorDiv",
 }
 EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in _EXTRA.items() for name in names.split())
-"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is
-skipped."""
+"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs. A function that the
+installed torch lacks is skipped."""
 
 REFERENCE_HOMES = (
     "torch._refs",
@@ -91,14 +91,14 @@ REFERENCE_HOMES = (
     "torch._refs.nn.functional",
     "torch._refs.special",
 )
-"""Where torch's operators are written in Python; callable is what these list as public."""
+"""Modules in which torch's operators are written in Python; a graph may call what their `__all__` lists."""
 
 WRAPPER_HOMES = {
     "torch.testing._internal.two_tensor.TwoTensor": "torch.testing._internal.two_tensor",
     "torch.distributed._functional_collectives.AsyncCollectiveTensor": "torch.distributed._functional_collectives",
 }
-"""Tensor subclasses of torch's own that a saved graph may be given, and the module to import for each; others are made
-where their class is defined in this process."""
+"""Torch's own tensor subclasses that a saved graph may take as inputs, with the module to import for each. Other
+subclasses are built only where this process defines their class."""
 
 BUILTIN_HOMES = (
     "torch._C._nn",
@@ -109,7 +109,7 @@ BUILTIN_HOMES = (
     "torch._C._nested",
     "torch",
 )
-"""Where compiled functions live that are registered aten ops under another roof (`torch.arange`,
+"""Modules of compiled functions that are registered aten ops under another name (`torch.arange`,
 `torch._C._nn.gelu`)."""
 
 DENIED_FUNCTIONS = words("""
@@ -124,7 +124,7 @@ WITH_TORCH = words("""
 
 
 def is_custom(target: str) -> bool:
-    """Whether the name of a target is that of an operator of the user's or of another library."""
+    """Whether a target names an operator that the user or another library registered."""
     root, _, rest = target.partition(".")
     return bool(rest) and not target.startswith("opaque:") and root not in WITH_TORCH and root not in OP_HOMES
 
@@ -145,7 +145,8 @@ OP_HOMES = {
     "symm_mem": ("torch.distributed._symmetric_memory",),
     "fsdp": ("torch.distributed.fsdp._fully_shard._fsdp_collectives",),
 }
-"""Modules of torch that register the ops of a namespace on import. The names are ours, never a dump's."""
+"""Namespace -> the modules of torch that register its ops on import. The module names come from here, never from a
+dump."""
 
 DENIED_NAMESPACES = words("""
     prim profiler debugprims static_runtime _test onnx_symbolic onnx rpc caffe2 _caffe2 image
@@ -166,4 +167,4 @@ DENIED_HIGHER_ORDER = words("""
 TRITON_CALLS = frozenset(
     ["higher_order.triton_kernel_wrapper_mutation", "higher_order.triton_kernel_wrapper_functional"]
 )
-"""Calls of the user's own Triton kernels: shown, but their source would have to be executed to run them."""
+"""Calls of the user's own Triton kernels: they are shown, but running them would execute the source in the dump."""

@@ -1,8 +1,10 @@
-"""What every `--json` answer has: `next`, commands to paste, and at most 6 kB, unless `--full` was given.
+"""The common form of every `--json` answer: a `next` field with commands to paste, and at most 6 kB, unless `--full`
+was given.
 
-What is too long is cut, the largest part first: of a list the end, of a text the middle. `cut` says how many items or
-letters of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is
-left as it is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
+An answer that is too long is cut, the largest part first: a list at its end, a text in its middle. `cut` gives for each
+cut field how many items or letters were left out, and `next` ends with the command that prints everything. A line of a
+stream (it has an `event`) is left as it is, except for the last line of a minification. docs/json.md describes the
+answers. Prints nothing.
 
 >>> finished({"run": "myrun"}, ["graphdbg triage myrun"], json.dumps)
 {'run': 'myrun', 'next': ['graphdbg triage myrun']}
@@ -18,39 +20,39 @@ from typing import Any, cast
 import click
 
 KEPT_ELSEWHERE = "_GRAPHDBG_KEPT_ELSEWHERE"
-"""Set in the environment of commands whose findings nobody needs to keep. (What begins with GRAPHDBG may change a
-judgement.)"""
+"""Environment variable that is set for commands whose findings nobody needs to keep. (Not named GRAPHDBG_...: variables
+with that prefix may change a judgement.)"""
 
 Keeper = Callable[[str, str, Iterable[dict[str, Any]], int], object]
 _keepers: list[Keeper] = []
 
 
 def keep_by(keeper: Keeper) -> None:
-    """Sets what keeps the findings from now on."""
+    """Sets the function that keeps the findings from now on."""
     _keepers[:] = [keeper]
 
 
 def found(asked: str, target: str, lines: Iterable[dict[str, Any]], code: int) -> None:
-    """Hands over the findings of a command. `asked`: its run or graph as typed; `target`: the path of that; `lines`:
-    the findings as `--json-lines` (of bisect and check `--json`) prints them; `code`: its exit code."""
+    """Hands the findings of a command to the keeper. `asked`: the run or graph as typed; `target`: its path; `lines`:
+    the findings as `--json-lines` (bisect and check: `--json`) prints them; `code`: the command's exit code."""
     for keeper in _keepers:
         keeper(asked, target, lines, code)
 
 
 MOST_BYTES = 6000
 _TEXT = 240
-"""Letters of a text that are kept while there is anything else to cut."""
+"""Length, in letters, down to which a long text is cut while another part can still be cut."""
 _LEAST = 120
-"""Letters of a text that is never cut."""
+"""A text of at most so many letters is never cut."""
 _FIXED = ("where",)
-"""Fields whose parts are few and are never cut."""
+"""Fields that are mappings with few entries, none of which is dropped."""
 _MANY = MOST_BYTES // 3
 _LAST, _START = "done", 500
-"""The event of the line that is an answer, and what the line before it may take."""
+"""The event of the line that is an answer, and the bytes reserved for the line printed before it."""
 _FULL, _TYPED = "graphdbg.full", "graphdbg.typed"
 _MAKES = {"minify": "", "demo": "", "import": "", "report": "", "draw": "output", "pack": "output", "show": "save"}
-"""Command -> the option with which it cannot be repeated, because it creates what may not exist yet; "": it
-never can be."""
+"""Command -> the option with which the command cannot be repeated, because it creates a file or folder that must not
+exist yet; "": the command can never be repeated."""
 
 
 def keep_full(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -59,18 +61,19 @@ def keep_full(context: click.Context, parameter: click.Parameter, given: bool) -
 
 
 def typed(context: click.Context, words: Sequence[str]) -> None:
-    """Keeps the command's name and what follows it, as it was typed."""
+    """Keeps the command's name and its arguments as they were typed."""
     context.meta[_TYPED] = tuple(words)
 
 
 def is_whole() -> bool:
-    """Whether nothing is to be cut: `--full` was given, or a program reads it."""
+    """Whether the answer is printed uncut: `--full` was given, or the caller is a program."""
     context = click.get_current_context(silent=True)
     return context is None or bool(context.meta.get(_FULL)) or KEPT_ELSEWHERE in os.environ
 
 
 def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> Any:
-    """The answer as it is printed, with `next` for the commands to paste where it has none of its own."""
+    """Returns the answer as it is printed: cut to size, with `next` as its commands to paste where it has none of its
+    own."""
 
     def size(value: Any) -> int:
         return len(text_of(value).encode("utf-8", "backslashreplace"))
@@ -97,7 +100,7 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
 
 
 def _again(context: click.Context) -> list[str]:
-    """The command with --full, where it can be repeated."""
+    """The command with --full, as a list of one line to paste; empty where it cannot be repeated."""
     words: tuple[str, ...] = context.meta.get(_TYPED, ())
     option = _MAKES.get(words[0]) if words else ""
     if not words or option == "" or (option and context.params.get(option)):
@@ -106,8 +109,8 @@ def _again(context: click.Context) -> list[str]:
 
 
 def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
-    """The largest part that can be cut: its holder, its key there, and its path. A mapping, or the last item of a list,
-    is taken only where there is nothing else."""
+    """Finds the largest part that can be cut, and returns its holder, its key there, and its path. A mapping, or the
+    only item of a list, is chosen only where nothing else can be cut."""
     parts: list[tuple[bool, int, Any, Any, str]] = []
 
     def look(holder: Any, key: Any, path: str) -> None:
@@ -133,7 +136,8 @@ def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, A
 
 
 def _shorter(value: str | list[Any] | dict[str, Any], over: int, size: Callable[[Any], int]) -> tuple[int, Any]:
-    """How much of a part is left out, and what is left, so that `over` bytes go; at most three quarters at once."""
+    """Cuts a part by about `over` bytes, at most three quarters at once; returns how many items or letters were left
+    out, and the part that is left."""
     count, whole = len(value), size(value)
     keep = count * max(whole - over, whole // 4) // whole
     if isinstance(value, str):

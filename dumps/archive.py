@@ -1,10 +1,10 @@
-"""The archive itself: a zip with one folder in it, which is a run. Same contents, same bytes: fixed dates, order and
-permissions.
+"""The archive of a packed run: a zip with one folder in it, which is the run. Equal contents give equal bytes: dates,
+order and permissions are fixed.
 
-Writing follows no links, overwrites nothing, and shows nothing under its name before it is whole and searched. Where an
-archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which
-goes when this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is
-run.
+Writing follows no links, overwrites nothing, and gives the file its name only when it is complete and searched. An
+archive can stand in place of a run's folder (`graphdbg ls bug.zip`): it is then unpacked into a temporary folder that
+is deleted when this process ends. Members whose names could leave the folder are refused, as is an archive above the
+size limit; nothing of an archive is executed.
 
 For example:
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[Path], T]) -> T:
-    """Writes a new file, and returns what `look` says of it before the file gets its name.
+    """Writes a new file, and returns the result of `look`, which is called on the file before it gets its name.
 
     Raises UsageError when `out` exists, EnvironmentLackError when the disk refuses.
     """
@@ -59,7 +59,7 @@ def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[P
 
 
 def zip_folder(folder: Path, out: Path) -> None:
-    """Zips a folder under its own name; the writer's lists of equal files stay out."""
+    """Zips a folder under its own name, without the writer's lists of equal files."""
     with zipfile.ZipFile(out, "x") as archive:
         for path in _files(folder):
             item = zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), _DATE)
@@ -78,7 +78,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _name(temporary: Path, out: Path) -> None:
-    """Gives the finished file its name unless somebody has it: FileExistsError."""
+    """Gives the finished file its name; raises FileExistsError where that name is taken."""
     try:
         os.link(temporary, out)
     except FileExistsError:
@@ -92,19 +92,19 @@ def _name(temporary: Path, out: Path) -> None:
 SUFFIX = ".zip"
 FREELY_BYTES = 256 << 20
 MOST_TIMES = 128
-"""What an archive may unpack to: this much, or this many times its own size, and never more than half of the free
+"""An archive may unpack to this size, or to this many times its own size, and never to more than half of the free
 disk."""
 
 MOST_FILES = 500_000
 
 _OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EFBIG)
-"""Errors that its own names cause."""
+"""Errors that a member's name can cause."""
 
 
 def folder_of(path: Path) -> Path:
-    """The path inside the unpacked archive where `path` leads into an archive, else `path` itself.
+    """Returns the unpacked path where `path` leads into an archive, else `path` itself.
 
-    Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk
+    Raises UnreadableError for an archive that is damaged, too large or holds no run, EnvironmentLackError when the disk
     refuses.
     """
     for archive in (path, *path.parents):

@@ -1,8 +1,8 @@
 """Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
 
-Where somebody else syncs the file later (`later`, see `syncing`), the fsync is left out. Folders are not synced: after
-a power cut the newest files may be missing, but none is half there. Names that start with `.tmp-` are unfinished work
-of somebody and are ignored by every reader.
+With `later` the fsync is left to the given function (see `Syncing`). Folders are not synced: after a power cut the
+newest files may be missing, but none is half there. Names that start with `.tmp-` are unfinished work, and every reader
+ignores them.
 
 >>> write_file(Path("settings.json"), b"{}")
 True
@@ -26,7 +26,8 @@ EVERY_S = 1.0
 
 
 class Syncing:
-    """The files of one process. `failed(path, error)` is called for one that the disk refuses, in any thread."""
+    """Syncs the files of one process in a background thread. `failed(path, error)` is called, in any thread, for each
+    file that the disk refuses."""
 
     def __init__(self, failed: Callable[[Path, OSError], object]) -> None:
         self._failed = failed
@@ -37,7 +38,7 @@ class Syncing:
         self._thread: threading.Thread | None = None
 
     def add(self, *paths: Path) -> None:
-        """Has files synced within seconds."""
+        """Queues files, to be synced within seconds."""
         with self._lock:
             self._waiting.update(dict.fromkeys(paths))
             if self._thread is None:
@@ -79,7 +80,7 @@ _counter = itertools.count()
 
 
 def free_path(stem: str, suffix: str = "", *, bare: bool = True, first: int = 1) -> Path:
-    """The first of `stem` (where `bare`), `stem-1`, `stem-2`, ..., each with the suffix, that is not there."""
+    """The first free path among `stem` (where `bare`), `stem-1`, `stem-2`, ..., each with the suffix."""
     numbered = (f"{stem}-{number}{suffix}" for number in itertools.count(first))
     names = itertools.chain([stem + suffix] if bare else [], numbered)
     return next(path for path in map(Path, names) if not path.exists())
@@ -100,8 +101,8 @@ def sync(path: Path) -> None:
 
 
 def _sync_files(folder: Path) -> None:
-    """Syncs every file below a folder that has no second name, after all are written: the first sync carries most of
-    the data. (A file with a second name was synced before it got that.)"""
+    """Syncs every file below a folder that has only one hard link, after all are written: the first sync carries most
+    of the data. (A file with a second link was synced before it got that link.)"""
     for parent, _, names in os.walk(folder):
         for name in names:
             path = Path(parent) / name
@@ -119,7 +120,7 @@ def _write(path: Path, parts: Iterable[bytes | memoryview], *, synced: bool) -> 
 
 
 def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Makes `path` out of the finished `temporary` unless it exists: FileExistsError."""
+    """Links the finished `temporary` as `path`; raises FileExistsError where `path` exists."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -129,14 +130,15 @@ def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> 
 
 
 def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
-    """The sentence for a disk that refuses."""
+    """The error to raise when the disk refuses to write `path`."""
     missing = isinstance(error, FileNotFoundError)
     fix = "make its folder first or choose another" if missing else "free some space or choose another folder"
     return CannotWriteError(f"cannot write {path}", error.strerror or str(error), fix)
 
 
 def check_folder(folder: Path) -> None:
-    """Raises where a folder does not exist and cannot be created; called before long work, not after it."""
+    """Raises UsageError where the folder exists, EnvironmentLackError where it cannot be created; for calls before long
+    work."""
     if folder.exists():
         raise ExistsAlreadyError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
     parent = next(folder_above for folder_above in folder.absolute().parents if folder_above.exists())
@@ -157,8 +159,8 @@ def write_file(
 ) -> bool:
     """Writes `data` to `path` whole or not at all; replaces an existing file.
 
-    `later` gets the path, and has it synced. With `exclusive` an existing file stays as it is and False is returned.
-    Raises EnvironmentLackError when the disk refuses.
+    With `later` the fsync is left to that function, which gets the path. With `exclusive` an existing file stays as it
+    is and False is returned. Raises EnvironmentLackError when the disk refuses.
     """
     parts = [data] if isinstance(data, bytes) else list(data)
     temporary = temporary_beside(path)
@@ -183,7 +185,7 @@ def write_file(
 
 @contextmanager
 def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
-    """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
+    """Yields an empty hidden folder. It becomes `path` when the block ends, and is deleted when the block raises.
 
     The block writes files plainly. With `synced` they are on the disk before the folder gets its name; without, the
     caller sees to that. Raises UsageError when `path` exists, as nothing is ever overwritten, and EnvironmentLackError
@@ -198,8 +200,8 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
         raise cannot_write(path, error) from error
     try:
         yield temporary
-        # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was
-        # lost.
+        # rename would replace an empty folder at `path`, and fails on anything else; both mean that another writer was
+        # first.
         if path.exists():
             raise ExistsAlreadyError(f"cannot write {path}", "it exists already", "choose another name or delete it")
         if synced:

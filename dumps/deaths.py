@@ -1,8 +1,8 @@
 """How the processes of a run ended, and one line for each that did not end well.
 
-What is known comes from three places: the journal (an `end`, or the exception that ended the process), exit.json (what
-`graphdbg dump` saw from outside), and whether the process still lives. Reads nothing itself, and never guesses a
-signal.
+Three sources are read: the journal (an `end`, or the exception that ended the process), exit.json (the exit code that
+`graphdbg dump` saw from outside), and whether the process still lives. The caller reads the files; a signal is never
+guessed.
 
 >>> lines(processes(Path("myrun")))
 []
@@ -19,19 +19,19 @@ import msgspec
 
 from .index import Process
 from .journal import Event
-from .wording import counted, shortened
+from .wording import counted, shortened, without_advice
 
 Status = Literal["running", "ended", "failed", "killed", "died", "unknown"]
-"""failed: by an exception or with an exit code; killed: by a signal; died: gone, nobody saw how; unknown: on another
-host."""
+"""failed: by an exception or with an exit code; killed: by a signal; died: gone, with no record of how; unknown: on
+another host."""
 
 _MOST = 12
 _SAME_MOMENT_S = 0.05
 
 
-class Ending(msgspec.Struct):
-    """How one process ended. `behind_s` is how long before `leader`'s last event its own last was (None: it has the
-    last)."""
+class ProcessEnding(msgspec.Struct):
+    """How one process ended. `leader`: the process of the same restart with the newest event; `behind_s`: seconds
+    between this process's last event and the leader's (None for the leader, and without events)."""
 
     process: Process
     status: Status
@@ -59,9 +59,9 @@ class Ending(msgspec.Struct):
         }
 
 
-def endings(processes: Sequence[Process]) -> list[Ending]:
-    """One Ending per process, in the given order; each is compared with the processes of the same restart of the
-    job."""
+def endings(processes: Sequence[Process]) -> list[ProcessEnding]:
+    """Returns one Ending per process, in the given order. `leader` is searched among the processes of the same restart
+    of the job."""
     leaders: dict[int, Process] = {}
     for process in processes:
         leader = leaders.get(process.record.restart)
@@ -71,8 +71,8 @@ def endings(processes: Sequence[Process]) -> list[Ending]:
 
 
 def lines(processes: Sequence[Process]) -> list[str]:
-    """A line for each process that did not end well, the first to end first, and one for all that cannot be asked from
-    here."""
+    """A line for each process that did not end well, by time of end, and one line for all processes on other hosts,
+    whose state is unknown here."""
     bad = [ending for ending in endings(processes) if ending.status in ("failed", "killed", "died")]
     bad.sort(key=lambda ending: ending.process.exit.time if ending.process.exit else _moment(ending.process.last))
     hosts = {process.record.host for process in processes}
@@ -90,7 +90,7 @@ def lines(processes: Sequence[Process]) -> list[str]:
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9; "signal 99" for one without a name."""
+    """The name of a signal: SIGKILL for 9; "signal 99" for a number without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -98,11 +98,11 @@ def signal_name(number: int) -> str:
 
 
 def ended_badly(processes: Sequence[Process]) -> bool:
-    """Whether one of them did not end well: by an exception, an exit code or a signal, or without a word."""
+    """Whether a process did not end well: by an exception, an exit code or a signal, or without a recorded end."""
     return any(ending.status in ("failed", "killed", "died") for ending in endings(processes))
 
 
-def _ending(process: Process, leader: Process | None) -> Ending:
+def _ending(process: Process, leader: Process | None) -> ProcessEnding:
     code, name = None, None
     if process.exit is not None:
         code, name = (process.exit.code, None) if process.exit.code >= 0 else (None, signal_name(-process.exit.code))
@@ -117,14 +117,14 @@ def _ending(process: Process, leader: Process | None) -> Ending:
     behind = None
     if leader is not None and leader is not process and process.last is not None:
         behind = round(_moment(leader.last) - process.last.time, 3)
-    return Ending(process, status, code, name, leader, behind)
+    return ProcessEnding(process, status, code, name, leader, behind)
 
 
 def _moment(event: Event | None) -> float:
     return event.time if event is not None else 0.0
 
 
-def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = False) -> str:
+def sentence(ending: ProcessEnding, processes: Sequence[Process], *, with_host: bool = False) -> str:
     """One line about a process that did not end well."""
     process = ending.process
     facts = [f"pid {process.record.pid}"] if process.rank is not None else []
@@ -135,7 +135,7 @@ def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = 
         how = f"was killed by {ending.signal}{hint}"
     elif process.uncaught is not None:
         code = f" with exit code {ending.code}" if ending.code and ending.code != 1 else ""
-        how = f"ended by {shortened(process.uncaught, 200)}{code}"
+        how = f"ended by {shortened(without_advice(process.uncaught), 200)}{code}"
     elif ending.code:
         how = f"ended with exit code {ending.code}"
     else:
@@ -143,7 +143,7 @@ def sentence(ending: Ending, processes: Sequence[Process], *, with_host: bool = 
     return who + " " + how + _last(ending, processes)
 
 
-def _last(ending: Ending, processes: Sequence[Process]) -> str:
+def _last(ending: ProcessEnding, processes: Sequence[Process]) -> str:
     last = ending.process.last
     if last is None:
         return ", before its first graph"

@@ -1,9 +1,9 @@
-"""What a graph needs of the program that it comes from, cut out of its text: operators and passes, and all that those
-use.
+"""Cuts out of a program's text what a graph needs of it: operators and passes, and all definitions that those use.
 
 An abstract syntax tree is cut: imports, definitions, the names that they reach, and the calls that register an
-operator. What the program does beside (training) is left out: no statement is taken for its own sake, and one whose
-value is computed by a loss's backward or an optimizer's step is named in `missing`. Nothing is executed here. No torch.
+operator. The rest of the program (training) is left out: a statement is taken only where a name needs it, and a
+statement whose value comes from a loss's backward or an optimizer's step is named in `missing`. Nothing is executed
+here. No torch.
 
 >>> program = 'import torch\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\ntwice(1)'
 >>> cut(program, {"my"}).program
@@ -28,8 +28,9 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class CutProgram(NamedTuple):
-    """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken
-    along. `makes`: whether an operator or a library of operators is made in it; else compiled code makes them."""
+    """A program cut out of another. `program`: the text of a module; `values`: name asked for -> an expression over
+    that module; `missing`: what could not be taken along; `makes`: whether the module defines an operator or a library
+    of operators (else compiled code defines them)."""
 
     program: str
     values: dict[str, str]
@@ -40,7 +41,7 @@ class CutProgram(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """One statement, and the bodies around it from the module's inwards."""
+    """One statement, and the bodies that enclose it, the module's first."""
 
     node: ast.stmt
     scopes: tuple[tuple[ast.stmt, ...], ...]
@@ -49,12 +50,12 @@ class _Unit(NamedTuple):
 def cut(
     text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None, *, line: int = 0
 ) -> CutProgram | None:
-    """The program that registers the operators of the namespaces, and makes the values; None where the text has
-    neither, or is no Python.
+    """Cuts out the program that registers the operators of `spaces` and creates `values`; None where the text has
+    neither, or is not Python.
 
-    `spaces`: namespaces, or whole names of operators. `values`: what a value is given to (by the last part of
-    "inductor.post_grad_custom_post_pass") -> the name of its function or class. `line`: where the definition of one
-    operator begins; then only that, and what its own body registers beside it.
+    `spaces`: namespaces, or whole names of operators. `values`: a setting ("inductor.post_grad_custom_post_pass", of
+    which the last part counts) -> the name of the function or class that is its value. `line`: the first line of one
+    operator's definition; then only that definition is taken, with the registrations that stand in the same body.
     """
     try:
         tree = syntax.parsed(text)
@@ -64,11 +65,11 @@ def cut(
 
 
 def whole(program: CutProgram, text_of: Callable[[str], str], most: int = 8) -> CutProgram:
-    """With the definitions that it imports from the user's other modules in the place of these imports, where they have
-    the same names. `text_of`: the text of such a module by its name, empty for others; `most`: through so many of them.
+    """Replaces each import from the user's other modules by the definition that it imports, where no name changes or
+    clashes. `text_of`: module name -> its text, empty for other modules; `most`: how many imports deep.
 
-    >>> made = cut("from helpers import scale\\ndef run(g): return scale", (), {"it": "run"})
-    >>> whole(made, {"helpers": "scale = 3\\n"}.get).statements
+    >>> program = cut("from helpers import scale\\ndef run(g): return scale", (), {"it": "run"})
+    >>> whole(program, {"helpers": "scale = 3\\n"}.get).statements
     ['scale = 3', 'def run(g): return scale']
     """
     imports, before, kept = dict.fromkeys(program.imports), dict[str, None](), dict.fromkeys(program.statements)
@@ -155,7 +156,8 @@ class _Cutting:
         return registrations
 
     def _given(self, name: str) -> Iterator[tuple[_Unit, ast.expr]]:
-        """The expressions that are given to a setting of that name: by assignment, as an argument, in a dict."""
+        """Yields the expressions that the program gives to the setting `name`: by assignment, as an argument, in a
+        dict."""
         for unit in self.units:
             if isinstance(unit.node, _SCOPES):
                 continue
@@ -170,7 +172,7 @@ class _Cutting:
                     yield from ((unit, value) for key, value in pairs if str(getattr(key, "value", "")).endswith(name))
 
     def _reaches(self, expression: ast.expr, scopes: tuple[tuple[ast.stmt, ...], ...], wanted: str) -> bool:
-        """Whether an expression names the function or class, itself or by a variable."""
+        """Whether an expression names the function or class `wanted`, directly or through one variable."""
         names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
         bound = [statement for name in names for statement in self._binding(name, scopes)]
@@ -192,7 +194,8 @@ class _Cutting:
         self._follow(unit.node, unit.scopes, why)
 
     def _follow(self, node: ast.AST, scopes: tuple[tuple[ast.stmt, ...], ...], why: str) -> None:
-        """Adds what binds the names that are read."""
+        """Takes along the statements that bind the names which `node` reads; names without a binding go to
+        `missing`."""
         for name in sorted(_free(node)):
             if (name, len(scopes)) in self.known:
                 continue
@@ -224,7 +227,7 @@ class _Cutting:
         return scopes[:depth]
 
     def _trains(self, node: ast.AST, seen: set[str]) -> bool:
-        """Whether running the statement runs a backward or a step: itself, or in the program's own functions that it
+        """Whether running the statement runs a backward or a step, directly or in functions of the program that it
         calls."""
         for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
             if getattr(call.func, "attr", "") in _TRAINS:
@@ -238,7 +241,8 @@ class _Cutting:
         return False
 
     def _text(self, node: ast.stmt) -> str:
-        """A statement as it was written, or printed again where it shares its lines with others."""
+        """The text of a statement as it was written; unparsed from the tree where it shares its lines with other
+        statements."""
         first, last = _first(node), node.end_lineno or node.lineno
         text = textwrap.dedent("\n".join(self.lines[first - 1 : last]))
         try:
@@ -251,8 +255,8 @@ class _Cutting:
 def _units(
     body: Sequence[ast.stmt], around: tuple[tuple[ast.stmt, ...], ...], *, in_class: bool = False
 ) -> Iterator[_Unit]:
-    """Every statement that is reached through functions, classes, conditions and blocks. What stands in the body of a
-    class is not seen from its methods."""
+    """Yields every statement inside functions, classes, conditions and blocks, with its scopes. As in Python, methods
+    do not see the names bound in the body of their class."""
     scope = tuple(_flat(body))
     scopes = (*around, scope)
     for statement in scope:
@@ -263,8 +267,8 @@ def _units(
 
 
 def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, the inner ones of conditions and blocks in their place; what only defines (`try: import ...`) stays
-    whole."""
+    """Yields the statements of a body, with conditions and blocks replaced by the statements inside them. A condition
+    or `try` that only defines (`try: import ...`) stays whole."""
     for statement in body:
         parts = [part for name in ("body", "orelse", "finalbody") for part in getattr(statement, name, [])]
         parts += [inner for handler in getattr(statement, "handlers", []) for inner in handler.body]
@@ -284,7 +288,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _makes(statement: ast.stmt) -> bool:
-    """Whether a registration makes an operator, or a library of operators."""
+    """Whether a statement defines an operator, or a library of operators."""
     functions = [head.func if isinstance(head, ast.Call) else head for head in _heads(statement)]
     words = {getattr(function, "attr", getattr(function, "id", "")) for function in functions}
     return not words.isdisjoint(("custom_op", "triton_op", "define", "Library"))
@@ -299,8 +303,8 @@ def _heads(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collection[str]) -> bool:
-    """Whether a statement registers something for an operator: by its name as text, by `torch.ops.namespace`, or by a
-    variable that another such statement bound (the function under custom_op, a Library)."""
+    """Whether a statement registers something for an operator, which it names as text, by `torch.ops.namespace`, or by
+    a variable that another such statement bound (the function under custom_op, a Library)."""
     for head in _heads(statement):
         function = head.func if isinstance(head, ast.Call) else head
         given = [*head.args, *(argument.value for argument in head.keywords)] if isinstance(head, ast.Call) else []

@@ -1,5 +1,5 @@
-"""Objects that a notebook shows: what is shown is made by a room that may know all of them, so that they need to know
-nothing of it.
+"""Base class of objects that a notebook shows. The HTML comes from functions that other packages put into `makers`, so
+that its subclasses import none of them.
 
 >>> class Note(Displayed): pass
 >>> makers["Note"] = lambda note: "<b>a note</b>"
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 makers: dict[str, Callable[[Any], str]] = {}
-"""Class -> what makes its HTML; the package's `__init__` fills it."""
+"""Class name -> the function that returns its HTML; the package's `__init__` fills it."""
 
 
 class Displayed:
-    """A class that has an entry in `makers`."""
+    """Base of classes that a notebook shows; each has an entry in `makers`."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """Errors that a user sees as one sentence: what failed, why, what to do; and the code of their family.
 
 Raise one of these for anything the user can cause; anything else is a defect of graphdbg and shows its traceback. A
-class with a `code` is a family: what a user has to do is the same for all of it, and `docs/errors/CODE.md` says it.
+class with a `code` is a family: the user does the same for all its errors, as `docs/errors/CODE.md` describes.
 
 >>> raise UnreadableError("cannot read run/0_0/forward/graph.json", "the file is empty", "record the run again")
 Traceback (most recent call last):
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 INTERRUPTED = "GD90"
 DEFECT = "GD99"
-"""Codes of what is no GraphdbgError."""
+"""Codes for endings that are no GraphdbgError."""
 
 
 def coded(sentence: str, code: str) -> str:
@@ -22,7 +22,7 @@ def coded(sentence: str, code: str) -> str:
 
 
 def said(error: Exception) -> str:
-    """An error as it is printed: one of ours with its code, what the system refuses with that of a refused file.
+    """An error as it is printed: a GraphdbgError with its code, an OSError with the code of CannotWriteError.
 
     >>> said(OSError("no space left"))
     'no space left [GD71]'

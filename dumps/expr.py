@@ -1,14 +1,13 @@
 """Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"), read
 through Python's own syntax tree.
 
-Also: the arithmetic of symbol expressions, with torch's meaning of each function and exact fractions in between.
+Also the arithmetic of symbol expressions: each function has torch's meaning, intermediate results are exact fractions.
 
 Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist,
-sizes and depths are bounded. `dumps.expr` has the arithmetic, `dumps.torchside` turns the parsed form into
-sympy.
+sizes and depths are bounded. `dumps.torchside` turns the parsed form into sympy.
 
 >>> parse("s0 - 1")
-Apply(function='Add', args=(Name(name='s0'), Apply(function='Neg', args=(1,))))
+Apply(function='Add', args=(SymbolName(name='s0'), Apply(function='Neg', args=(1,))))
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MAX_DIGITS = 400
 MAX_BITS = 4_096
 
 
-class Name(msgspec.Struct, frozen=True):
+class SymbolName(msgspec.Struct, frozen=True):
     """A symbol, or one of CONSTANTS."""
 
     name: str
@@ -50,7 +49,7 @@ class Apply(msgspec.Struct, frozen=True):
     args: tuple[Expr, ...]
 
 
-Expr = int | float | bool | Name | Apply
+Expr = int | float | bool | SymbolName | Apply
 
 CONSTANTS: dict[str, float] = {
     "oo": math.inf,
@@ -79,8 +78,7 @@ ARITY: dict[str, tuple[int, int]] = {
     **dict.fromkeys(UNARY_OPAQUE, (1, 1)), **{f"OpaqueUnaryFn_{name}": (1, 1) for name in UNARY_OPAQUE},
     **{f"BitwiseFn_{name}": (2, 2) for name in _BITWISE},
 }  # fmt: skip
-"""The functions that exist, with the least and greatest number of arguments. Piecewise takes pairs: value, condition,
-..."""
+"""Function -> the least and the greatest number of arguments. Piecewise takes pairs: value, condition, ..."""
 
 _ALIASES = {
     "Equality": "Eq",
@@ -102,7 +100,8 @@ _FLAT = frozenset({"Add", "Mul", "And", "Or", "Xor"})
 _UNEXPECTED = re.compile(
     r"[^\w\s.,()+*/%<>=!&|^~-]|(?<!\w)\d\w*[a-df-zA-DF-Z_]|(?<!\w)\d+\.\w*_|,(?=\s*\))|(?<!\w)None(?!\w)", re.ASCII
 )
-"""What Python's grammar would take and ours does not: other characters, 0x1, 1_0 and 1j, a comma before ")", None."""
+"""Text that Python's grammar takes and this parser does not: other characters, 0x1, 1_0 and 1j, a comma before ")",
+None."""
 _MANY_SIGNS = re.compile(rf"(?:[-+~]\s*|\bnot\b\s*){{{MAX_DEPTH + 1}}}", re.ASCII)
 _SPACE = re.compile(r"\s", re.ASCII)
 _DEEP = f"it is nested more than {MAX_DEPTH} deep"
@@ -118,7 +117,7 @@ def parse(text: str) -> Expr:
 
 
 class _Parser:
-    """One text on its way from Python's syntax tree to Expr. Size and nesting are bounded before Python parses."""
+    """Converts the Python syntax tree of one text to Expr. Size and nesting are bounded before Python parses."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -142,7 +141,7 @@ class _Parser:
         return self.expression(tree, 0)
 
     def expression(self, node: ast.expr, depth: int) -> Expr:
-        """Sums and the like come out flat, except where the text has parentheses."""
+        """Converts a node. Sums, products and the like come out flat, except where the text has parentheses."""
         if depth > MAX_DEPTH:
             self.fail(_DEEP)
         match node:
@@ -154,7 +153,7 @@ class _Parser:
             case ast.Name(id="true" | "false" as name):
                 return name == "true"
             case ast.Name(id=name):
-                return Name(name)
+                return SymbolName(name)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.expression(operand, depth + 1)
             case ast.UnaryOp(op=op, operand=operand):
@@ -207,7 +206,7 @@ class _Parser:
 def symbols(expr: Expr | str) -> set[str]:
     """The names of the symbols in an expression."""
     expr = parse(expr) if isinstance(expr, str) else expr
-    if isinstance(expr, Name):
+    if isinstance(expr, SymbolName):
         return set() if expr.name in CONSTANTS else {expr.name}
     if isinstance(expr, Apply):
         return {name for arg in expr.args for name in symbols(arg)}
@@ -215,7 +214,7 @@ def symbols(expr: Expr | str) -> set[str]:
 
 
 def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int | float | bool:
-    """The number an expression has for those symbol values.
+    """Returns the value of an expression for the given symbol values.
 
     Raises UnreadableError for a symbol without value, a division by zero, or a result too large to hold.
     """
@@ -232,7 +231,7 @@ def evaluate(expr: Expr | str, values: Mapping[str, int | float | bool]) -> int 
 
 
 def _value(expr: Expr, values: Mapping[str, int | float | bool]) -> Any:
-    if isinstance(expr, Name):
+    if isinstance(expr, SymbolName):
         number = values.get(expr.name, CONSTANTS.get(expr.name))
         if number is None:
             raise ExpressionError("cannot evaluate an expression", f"the symbol {expr.name!r} has no known value")
@@ -302,8 +301,8 @@ def _shift_left(value: Any, count: Any) -> Any:
 
 
 def _dense(args: list[Any]) -> int:
-    """Sizes, then strides: whether the tensor has no holes and no overlap (torch:
-    IsNonOverlappingAndDenseIndicator)."""
+    """1 if a tensor of these sizes (first half of `args`) and strides (second half) has neither holes nor overlap, else
+    0 (torch: IsNonOverlappingAndDenseIndicator)."""
     half = len(args) // 2
     expected = 1
     for stride, size in sorted(zip(args[half:], args[:half], strict=False)):

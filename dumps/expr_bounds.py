@@ -1,9 +1,9 @@
-"""How large the results of a symbol expression can become, found from its text before anything of it is computed.
+"""Bounds for the size of a symbol expression's results, computed from its text before sympy evaluates it.
 
 Sympy computes while it builds: `(2**4096)**4096` is a number of 16 million bits, a ceiling asks for as many digits as
-its argument has, `//` and `%` look for common divisors of expanded products. So each operation is held against one
-bound, that of its operands known: bits of a number, terms of what it expands to, pairs that are compared. Needs no
-torch, and lets through what programs have as sizes.
+its argument has, `//` and `%` look for common divisors of expanded products. So each operation gets a bound, derived
+from those of its operands: bits of the number, terms after expansion, pairs to compare. Needs no torch, and accepts the
+sizes that real programs have.
 
 >>> from graphdbg.dumps.expr import parse
 >>> check(parse("Eq(((2**4096)**4096)**4096, 5)"))
@@ -19,18 +19,18 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from .errors import RefusedError
-from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Expr, Name
+from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Expr, SymbolName
 
 MAX_TERMS = 1024
 """The most terms that a result may expand to."""
 
 MAX_WORK = 250_000
-"""The work limit of everything that looks for a common divisor (terms of the one, times terms of the other, times
-degree, times symbols squared) or compares each argument with each other (eight times their pairs). At worst, one unit
-takes a hundredth of a thousandth of a second."""
+"""The work limit of operations that look for a common divisor (terms of the dividend, times terms of the divisor, times
+degree, times symbols squared) or compare all arguments with each other (eight times the number of pairs). One unit
+takes at most ten microseconds."""
 
 MAX_INEXACT_BITS = 256
-"""The most bits of a number whose roots, logarithms and the like are computed."""
+"""The most bits of an argument whose root, logarithm or the like is computed."""
 
 _SYMBOL_BITS = 64
 _DIVIDE = frozenset({"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "ModularIndexing"})
@@ -40,10 +40,10 @@ _EXPONENTIAL = frozenset({"exp", "cosh", "sinh"})
 
 
 class Size(NamedTuple):
-    """A bound of one result. `bits`: of its value and, of a number, of its digits; `whole`: it has no fraction; `open`:
-    a symbol without a number is in it, so that no value is computed; `terms` of what it expands to, over `names`;
-    `parts` that are compared with one another; `degree` over its names; `work` in it; `divided`: dividend and divisor,
-    which further divisions go into."""
+    """The bound of one result. `bits` of its value (of a number: of its digits); `whole`: it is an integer; `open`: it
+    contains a symbol without a number, so that no value is computed; `terms` after expansion, over `names`; `parts`:
+    arguments compared with one another; `degree` in its names; `work`: units of MAX_WORK; `divided`: dividend and
+    divisor, for divisions of this result."""
 
     bits: float
     whole: bool = True
@@ -57,9 +57,9 @@ class Size(NamedTuple):
 
 
 def check(tree: Expr, numbers: Mapping[str, float | None] | None = None) -> Size:
-    """The bound of an expression, whose symbols have these numbers; raises RefusedError where an operation passes a
-    limit."""
-    if isinstance(tree, Name):
+    """Returns the bound of an expression. `numbers`: the values of its symbols, where known. Raises RefusedError where
+    an operation exceeds a limit."""
+    if isinstance(tree, SymbolName):
         number = CONSTANTS.get(tree.name, (numbers or {}).get(tree.name))
         names = frozenset((tree.name,))
         known = Size(_SYMBOL_BITS, open=True) if number is None else _number(number)
@@ -120,7 +120,7 @@ def _result(name: str, args: list[Size], tree: Expr) -> Size:
 
 
 def _power(name: str, base: Size, exponent: Size, known: Size) -> Size:
-    if exponent.open:  # it stays as it is
+    if exponent.open:  # sympy leaves it as it is
         return known._replace(bits=_SYMBOL_BITS, degree=1)
     if not exponent.whole and base.bits > MAX_INEXACT_BITS and not base.open:
         why = f"its exponent is not a whole number, and its base may have more than {MAX_INEXACT_BITS} bits"
@@ -136,7 +136,7 @@ _MANY = MAX_TERMS + 1
 
 
 def _times(counts: Iterable[int]) -> int:
-    """The product of two bounds, computed no further than the limit."""
+    """The product of bounds, at most _MANY."""
     product = 1
     for count in counts:
         product = min(product * count, _MANY)
@@ -151,7 +151,7 @@ def _exponent(name: str, size: Size) -> float:
 
 
 def _divided(args: list[Size], result: Size) -> Size:
-    """A quotient, with divisions of divisions as one."""
+    """The bound of a quotient; a division of a quotient counts as one division by the product of both divisors."""
     dividend, divisor, *modulus = args
     if dividend.divided is not None:
         dividend, inner = dividend.divided

@@ -1,5 +1,5 @@
-"""The words of graphdbg that a user meets, each with its meaning, said once: docs/glossary.md and the last lines of a
-command's help are made from `WORDS`. No torch.
+"""The words of graphdbg that a user meets, with their meanings: docs/glossary.md and the last lines of a command's help
+come from `WORDS`. No torch.
 
 >>> words_in("Seconds that one rung may take.")
 ['rung']
@@ -40,15 +40,15 @@ WORDS: dict[str, str] = {
     "ring": "the last graphs and inputs that an armed process keeps, to write them as a run after a failure.",
     "plant": "a bug put into the compiler on purpose, to try graphdbg.",
 }
-"""word -> what it means, in the order in which a user meets them."""
+"""Word -> its meaning, in the order in which a user meets the words."""
 EVERYDAY = frozenset(
     ("run", "graph", "case", "candidate", "needs", "query", "origin", "plant", "repro", "ring", "rounding")
 )
-"""Words that help texts use in their plain meaning, too, or explain themselves."""
+"""Words that help texts also use in their plain meaning, or that explain themselves."""
 
 
 def words_in(text: str) -> list[str]:
-    """The words of `WORDS` that a help text uses, singular or plural, but for the everyday ones."""
+    """The words of `WORDS` that a help text uses, singular or plural, without the EVERYDAY ones."""
     used = {word.removesuffix("s") for word in re.findall(r"[a-z_]+", text.lower())}
     return [word for word in WORDS if word not in EVERYDAY and word.removesuffix("s") in used]
 

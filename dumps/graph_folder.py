@@ -70,9 +70,10 @@ def copy_storages(names: Iterator[str], source: TensorSink, target: TensorStore)
 
 
 class GraphText:
-    """graph.json of a record that grows after it was written: all nodes but the last are encoded, and compressed, once.
+    """Encodes graph.json of a record whose last node still changes: all earlier nodes are encoded, and compressed, only
+    once.
 
-    Those nodes, and what stands before them in the record, must stay as they are.
+    The earlier nodes, and the fields before them in the record, must not change.
     """
 
     def __init__(self, record: GraphRecord) -> None:
@@ -80,7 +81,7 @@ class GraphText:
         self.compress = Packer(len(self._nodes))
 
     def encode(self, record: GraphRecord) -> bytes:
-        """The bytes that `encode` returns for the present record."""
+        """Returns the same bytes as the function `encode` for the current record."""
         nodes = [*([msgspec.Raw(self._nodes)] if self._nodes else ()), *record.graph.nodes[-1:]]
         return encode(replace(record, graph=replace(record.graph, nodes=nodes)))
 
@@ -88,7 +89,7 @@ class GraphText:
 def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]) -> bytes:
     """The bytes of graph.py; empty when the graph has no runnable program (an argument without a saved form), which is
     reported."""
-    from .program.module import program  # late: a process that records needs it when it ends
+    from .program.module import program  # imported late: a recording process needs it only when it ends
 
     try:
         return program(record).encode("utf-8", "backslashreplace")
@@ -103,9 +104,9 @@ def write_programs(
     room: Callable[[int], bool] | None = None,
     on_failure: Callable[[str, Exception], object] = lambda _local, _error: None,
 ) -> None:
-    """Writes graph.py beside each graph.json of a process that has none yet; it is derived, so nothing waits for it or
-    is left out for it. `room` says whether so many bytes may be written, `on_failure` gets a graph without a
-    program."""
+    """Writes graph.py beside each graph.json of a process where it is missing. graph.py is derived, so nothing waits
+    for it or is left out for it. `room(bytes)`: whether so many bytes may be written; `on_failure`: called for a graph
+    without a program."""
     for path in sorted((process / GRAPHS_FOLDER).glob("*/*")):
         if (path / PROGRAM_FILE).exists() or stored(path / GRAPH_FILE) is None:
             continue
@@ -117,7 +118,7 @@ def write_programs(
 
 
 def folder_bytes(contents: Mapping[str, bytes]) -> int:
-    """The bytes that files take on disk with their folder."""
+    """The bytes that the files and their folder take on disk."""
     return 2 * BLOCK_BYTES + sum(in_blocks(len(data)) for data in contents.values())
 
 
@@ -130,8 +131,8 @@ def write_graph_folder(
 ) -> None:
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
-    Storages that the records name are copied from `tensors` into the folder's own tensors/. Where the graph has
-    no runnable program, that is said, and the rest is written.
+    Storages that the records name are copied from `tensors` into the folder's own tensors/. Where the graph has no
+    runnable program, a message says so, and the other files are written.
     """
     with new_folder(path) as folder:
         if tensors is not None:

@@ -1,9 +1,10 @@
 """The newest inputs of a graph in a file that its process overwrites before each execution and that outlives a `kill
 -9`.
 
-<process>/held/<id>: a head that says "torn" while a copy is being made and which execution it is of once it is whole;
-the bytes of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed
-tensors, and is removed. Imports no torch, and does not touch the file of a process that may still write to it.
+<process>/held/<id>: a head with the number of the execution, marked "torn" while its inputs are being copied; the bytes
+of each storage; then a HeldRecord. When the process has ended, the file is converted to inputs.json and
+content-addressed tensors, and removed. Imports no torch, and does not change the file of a process that may still write
+to it.
 
 For example:
 
@@ -45,8 +46,8 @@ _HEAD = struct.Struct("<16sQQQQ")
 
 
 class HeldRecord(Record, kw_only=True):
-    """The inputs of one execution. Their storages are named "#0", "#1", ... after their places (start, size) in
-    `spans`; `generators` are the states of the random generators: (device, start, size)."""
+    """The inputs of one execution. Their storages are named "#0", "#1", ... by index in `spans`, which has (start,
+    size) of each; `generators` are the states of the random generators: (device, start, size)."""
 
     format: int = FORMAT
     inputs: InputsRecord
@@ -54,7 +55,7 @@ class HeldRecord(Record, kw_only=True):
     generators: list[tuple[str, int, int]] = []
 
 
-class Held(NamedTuple):
+class HeldContents(NamedTuple):
     """The contents of a held file."""
 
     execution: int
@@ -64,10 +65,11 @@ class Held(NamedTuple):
 
 
 class HeldFile:
-    """The file of one compiled callable, open for writing: a name for each graph that it is the compiled form of.
+    """The file of one compiled callable, open for writing, with one name (hard link) for each graph that was compiled
+    into it.
 
-    `buffer` is the whole file in memory; its blocks are reserved, so that a full disk is an OSError of `reserve` and no
-    signal later.
+    `buffer` maps the whole file into memory. Its disk blocks are reserved, so that a full disk is an OSError of
+    `reserve` instead of a signal later.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -87,7 +89,7 @@ class HeldFile:
                 os.link(first, path)
 
     def reserve(self, size_bytes: int) -> None:
-        """Makes the file at least that large, and replaces `buffer`. Raises OSError when the disk is full."""
+        """Grows the file to at least `size_bytes`, and replaces `buffer`. Raises OSError when the disk is full."""
         if size_bytes <= self.size_bytes:
             return
         if hasattr(os, "posix_fallocate"):
@@ -98,7 +100,7 @@ class HeldFile:
         self.size_bytes = size_bytes
 
     def tear(self, execution: int) -> None:
-        """Marks the inputs as torn while those of the next execution are copied."""
+        """Marks the inputs as torn, while those of `execution` are being copied."""
         _HEAD.pack_into(self.buffer, 0, _MAGIC, execution, 0, 0, 0)
 
     def finish(self, execution: int, start: int, size: int) -> None:
@@ -113,8 +115,8 @@ class HeldFile:
             _remove(path)
 
 
-def read(path: Path, *, live: bool = False) -> Held:
-    """Reads a held file; `live`: of a process that may still write to it. Raises UnreadableError when it is torn or
+def read(path: Path, *, live: bool = False) -> HeldContents:
+    """Reads a held file. `live`: its process may still write to it. Raises UnreadableError when the file is torn or
     damaged."""
     what = f"cannot read the last inputs in {path}"
     try:
@@ -139,7 +141,7 @@ def read(path: Path, *, live: bool = False) -> Held:
         raise DamagedError(what, "an input refers to a storage that is missing")
     if _head(mapped, what) != head:
         raise UnreadableError(what, "the recorded process is overwriting them", "try again")
-    return Held(execution, record.inputs, storages, generators)
+    return HeldContents(execution, record.inputs, storages, generators)
 
 
 def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
@@ -154,8 +156,8 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
     return execution, start, size
 
 
-def settled(held: Held, put: Callable[[Bytes], str]) -> InputsRecord:
-    """The inputs, with the names that `put` gave their storages."""
+def settled(held: HeldContents, put: Callable[[Bytes], str]) -> InputsRecord:
+    """Returns the inputs, with each storage renamed to the name that `put` returned for its bytes."""
     names = [put(data) for data in held.storages]
     inputs = [_named(item, names) for item in held.inputs.inputs]
     record = msgspec.structs.replace(held.inputs, inputs=inputs)
@@ -181,10 +183,10 @@ def packed_state(data: Bytes) -> str:
 
 
 def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecord:
-    """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json holds
-    a step that failed, into inputs.<execution>.json beside it.
+    """Converts the held file of an ended process to the graph's inputs.json, and removes the held file; where
+    inputs.json already holds a failed step, to inputs.<execution>.json beside it.
 
-    Raises UnreadableError when it is torn or damaged, EnvironmentLackError when the run cannot be written.
+    Raises UnreadableError when the held file is torn or damaged, EnvironmentLackError when the run cannot be written.
     """
     record = settled(read(held_path), tensors.put)
     check_inputs(record, str(held_path))
@@ -202,7 +204,7 @@ def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecor
 
 
 def keep_run(run: Path, tensors: TensorStore) -> list[str]:
-    """Does `keep` for every process of a run that ended; a sentence for each graph whose last inputs could not be
+    """Calls `keep` for every ended process of a run; returns a sentence for each graph whose last inputs could not be
     kept."""
     damage: list[str] = []
     left: dict[str, list[str]] = {}
@@ -227,10 +229,10 @@ _INSTEAD = "What was seen of its first execution is there still."
 
 
 def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorStore) -> tuple[InputsRecord | None, str]:
-    """The last inputs of a graph whose held file is still there, and a sentence when they are of no use.
+    """The last inputs of a graph whose held file still exists; or None, and a sentence on why they are unusable.
 
-    Those of a process that ended are kept; those of one that may live, or in a run that cannot be written, are only
-    read.
+    The inputs of an ended process are kept (see `keep`); those of a process that may live, or in a run that cannot be
+    written, are only read.
     """
     ended = liveness in ("dead", "ended")
     try:
@@ -243,8 +245,8 @@ def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorSt
 
 
 def _remove(path: Path) -> None:
-    """Deletes a held file, and its folders with the last one."""
+    """Deletes a held file, and its folders once they are empty."""
     path.unlink(missing_ok=True)
-    with suppress(OSError):  # others lie in it still
+    with suppress(OSError):  # other files are still in them
         for folder in path.parents[:2]:
             folder.rmdir()

@@ -1,8 +1,8 @@
-"""A number for every symbol of a graph, so that inputs can be made and sizes shown: as seen in an execution, else the
+"""A number for every symbol of a graph, to synthesise inputs and show sizes: the number seen in an execution, else the
 hint.
 
-And which integer inputs are used as indices, and how large an index may be: one past the end of a table is another bug
-than the one looked for. Read from the graph, no torch needed.
+Also: which integer inputs are used as indices, and how large an index may be (an index out of range would be another
+bug than the one searched for). Read from the graph, no torch needed.
 
 >>> numbers(run.graph("0_1/forward").record), size("2*s0 + 1", {"s0": 8})
 ({'s77': 3}, 17)
@@ -34,7 +34,7 @@ from .walk import leaves, tag_of
 Numbers = Mapping[str, int | float | bool]
 
 UNKNOWN_SIZE = 4
-"""The number of a symbol without hint, where its range allows it: neither 0 nor 1, which are special."""
+"""The number of a symbol without a hint, where its range allows: neither 0 nor 1, which are special."""
 
 _SAME_INTEGERS = """
     view reshape _unsafe_view expand permute transpose t squeeze unsqueeze clone alias detach contiguous slice select
@@ -49,7 +49,7 @@ _BY_DIM = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), (1, 2)),
     "take_along_dim": (2, 1),
 }
-"""Where the dimension and the index stand among the arguments."""
+"""Op -> positions of the dimension and of the index among its arguments."""
 _LISTS = frozenset({"index", "index_put", "_unsafe_index", "_unsafe_index_put", "index_put_"})
 _CLASSES = ("nll_loss", "nll_loss_forward", "nll_loss2d_forward", "cross_entropy")
 
@@ -72,8 +72,8 @@ def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, 
 
 
 def inputs_known(record: GraphRecord, seen: InputsRecord | None) -> dict[str, InputRecord]:
-    """What is known of each input: as seen in an execution, with the statistics of the graph itself where it has some
-    (see `roles`)."""
+    """Returns the record of each input, by name: as seen in an execution, with the statistics from the graph's own
+    record where the observed one has none (see `roles`)."""
     known = {item.name: item for item in record.inputs}
     for item in seen.inputs if seen is not None else ():
         statistics = known[item.name].statistics if item.name in known else None
@@ -111,7 +111,7 @@ def scalar(value: SymValue, known: Numbers) -> int | float | bool:
 
 
 def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
-    """A tensor with numbers for all expressions; raises UnreadableError where one has none."""
+    """A tensor with numbers for all expressions; raises UnreadableError where an expression has no value."""
 
     def number(dim: Dim) -> int:
         known_size = size(dim, known)
@@ -147,8 +147,8 @@ def value_of_input(node: NodeRecord, item: InputRecord | None) -> Value | None:
 def numbers_and_bounds(
     record: GraphRecord, seen: InputsRecord | None = None
 ) -> tuple[dict[str, int | float | bool], dict[str, int]]:
-    """The numbers, and name of an integer placeholder -> number of valid indices (exclusive upper bound), for those
-    that end up as indices."""
+    """The numbers of the symbols; and, for each integer placeholder that is used as an index, the number of valid
+    indices (exclusive upper bound)."""
     known = numbers(record, seen)
     search = _Search(record.graph, known)
     for node in record.graph.nodes:
@@ -184,7 +184,7 @@ class _Search:
             self._limit(args[1], self._size(args[0], 1))
 
     def _limit(self, index: Arg, count: int | None) -> None:
-        """Follows an index back to the inputs that it is made of."""
+        """Limits the integer placeholders from which an index is computed to `count`."""
         pending, seen = [index], set[str]()
         while pending:
             node = self.nodes.get(_name(pending.pop()))
@@ -206,7 +206,7 @@ class _Search:
 
 
 def _op(node: NodeRecord) -> str:
-    """The bare name of what a node calls: "gather" for aten.gather.default, torch.gather and a method gather."""
+    """The bare op name of a node: "gather" for aten.gather.default, torch.gather and the method gather."""
     parts = node.target.split(".")
     of_a_library = node.op == "call_function" and len(parts) == 3 and parts[0] not in ("torch", "operator")
     name = parts[1] if of_a_library else parts[-1]

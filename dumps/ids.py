@@ -1,4 +1,4 @@
-"""Names of graphs and processes: how they are made, checked, shown and found again.
+"""Names of graphs and processes: how they are built, checked, shown and looked up.
 
 A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`; `x<K>_0` stands for no compile id, `ca<K>_0` for
 compiled autograd, `case` for a graph saved by hand. Every id and process name that reaches the file system passes
@@ -33,7 +33,8 @@ _MOST_NAMED = 12
 
 
 def compile_name(compile_id: str) -> str:
-    """torch's compile id ("0/0", "0/0_1", "!2", "!2/0/1") as a folder name; one that is a folder name already stays."""
+    """torch's compile id ("0/0", "0/0_1", "!2", "!2/0/1") as a folder name; a text that is a folder name already is
+    returned as it is."""
     if _COMPILE.fullmatch(compile_id):
         return compile_id
     match = _TORCH_COMPILE.fullmatch(compile_id)
@@ -94,8 +95,8 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def shown(addresses: Sequence[Address]) -> list[str]:
-    """The ids to show: local ones when one process recorded graphs, else prefixed by rank, or by folder where ranks
-    repeat."""
+    """The ids to show: local ids when only one process recorded graphs, else prefixed by rank, or by process folder
+    where ranks repeat."""
     processes = {(address.process, address.rank) for address in addresses}
     if len(processes) <= 1:
         return [address.local for address in addresses]
@@ -104,7 +105,8 @@ def shown(addresses: Sequence[Address]) -> list[str]:
 
 
 def find(text: str, addresses: Sequence[Address], where: str = "this run") -> int:
-    """The position of the one address that `text` names: exact ids win over prefixes; a prefix must be unambiguous.
+    """Returns the index of the one address that `text` names. An exact id wins over prefixes; a prefix must be
+    unambiguous.
 
     `text` is a local id or its beginning, optionally after `<rank or process folder>:`. Raises UsageError with the
     candidates.

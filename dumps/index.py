@@ -29,14 +29,14 @@ from .sidecar import TABLE, read_table
 from .wording import counted
 
 _SETTLED_NS = 2_000_000_000
-"""How long a changed folder may change again without another time of change: clocks of file systems are coarse."""
+"""A folder changed less than this ago may change again with the same mtime, as clocks of file systems are coarse."""
 
 
 class Process(msgspec.Struct):
-    """One recorded process: its folder, whether it lives, the states of its graphs, and what of it is damaged.
+    """One recorded process: its folder, whether it lives, the states of its graphs, and its damaged files.
 
-    `last` is its last event about a graph, `exit` how it ended as seen from outside, `uncaught` the exception that
-    ended it, `left_out` how many graphs are not there, by the limit that was asked for."""
+    `last` is its last event about a graph, `exit` its exit code as seen from outside, `uncaught` the exception that
+    ended it, `left_out` the number of graphs that were not saved, by the limit that excluded them."""
 
     name: str
     path: Path
@@ -53,8 +53,8 @@ class Process(msgspec.Struct):
 
 
 class ListedGraph(journal.GraphState, kw_only=True):
-    """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder
-    does; `lost`: in flight when its process ended; `died`: which was no end of its own."""
+    """One graph as `ls` shows it. `id`: the id that commands take; `saved`: False when only the journal knows the
+    graph; `lost`: in flight when its process ended; `died`: its process died instead of ending."""
 
     id: str
     local: str
@@ -67,8 +67,8 @@ class ListedGraph(journal.GraphState, kw_only=True):
     died: bool = False
 
     def fixed(self) -> dict[str, Any]:
-        """The row as `ls --json` prints it; with where its compile was last seen, if it is long, and the program's
-        word."""
+        """The row as `ls --json` prints it. `at` and `stack` (where a long compile was last seen) and `word` (the
+        program's own name for the stage) are there only when set."""
         names = ["id", "process", "rank", "stage", "nodes", "status", "error", "seconds"]
         names += ["at", "stack"] * bool(self.at) + ["word"] * bool(self.word)
         return {name: getattr(self, name) for name in names}
@@ -107,7 +107,7 @@ def in_order(processes: Iterable[Process]) -> list[Process]:
 
 
 class Folders:
-    """The folders of the graphs of one process: of each compile only what changed since the last look is read again."""
+    """The folders of one process's graphs. `look` reads again only the compiles that changed since its last call."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, list[str]]] = {}
@@ -118,7 +118,7 @@ class Folders:
         for name in _folders(path):
             try:
                 changed = (path / name).stat().st_mtime_ns
-            except OSError:  # it went meanwhile
+            except OSError:  # deleted meanwhile
                 continue
             known = self._known.get(name)
             settled = known is not None and known[0] == changed and time.time_ns() - changed > _SETTLED_NS
@@ -137,8 +137,8 @@ def _folders(path: Path) -> list[str]:
 
 
 def process_at(path: Path, contents: journal.JournalContents, folders: Folders | None = None) -> Process:
-    """The process of a folder whose journal was read already; what of it is damaged is reported in `damage`, not
-    raised. `folders`: what an earlier look found of its graphs."""
+    """Returns the process of a folder whose journal was already read. Damaged files are listed in `damage`, not raised.
+    `folders`: keeps what was read, for the next call."""
     damage = list(contents.damage)
     try:
         record = read_record(path / PROCESS_FILE, ProcessRecord)
@@ -168,19 +168,19 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
 
 
 def left_out(processes: Iterable[Process]) -> Counter[str]:
-    """Reason -> how many graphs of those processes are not there because of it."""
+    """Reason -> how many graphs of those processes were not saved for it."""
     return sum((Counter(process.left_out) for process in processes), Counter[str]())
 
 
 def left_out_text(counts: Counter[str]) -> str:
-    """The left-out graphs as text: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when there
-    are none."""
+    """Counts of left-out graphs as text: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when
+    none was left out."""
     parts = [f"{counted(count, 'graph')} by {reason}" for reason, count in counts.most_common()]
     return f"left out: {', '.join(parts)}" if parts else ""
 
 
 def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
-    """How the process of a folder, or for a run's folder its command, ended as seen from outside; None when nobody saw
+    """How the process of a folder (of a run's folder: its command) ended, as seen from outside; None when nobody saw
     it."""
     try:
         return read_if_there(path / EXIT_FILE, ExitRecord)
@@ -200,7 +200,7 @@ def _row(process: Process, local: str, name: str) -> ListedGraph:
     state = process.states[local]
     path = process.path / GRAPHS_FOLDER / local
     nodes = state.nodes
-    if nodes is None and local in process.saved:  # a journal that lost its line
+    if nodes is None and local in process.saved:  # the journal lost the line of this graph
         try:
             table = read_table(path / TABLE) if stored(path / TABLE) is not None else None
             nodes = len(read_record(path / GRAPH_FILE, GraphRecord).graph.nodes if table is None else table)
@@ -220,6 +220,6 @@ def _row(process: Process, local: str, name: str) -> ListedGraph:
     )
     row.nodes = nodes
     if row.lost:
-        how = "died" if row.died else "ended"  # with a thread of it at work
+        how = "died" if row.died else "ended"  # ended: while one of its threads was still compiling or running
         row.error = f"process {process.record.pid} {how} while this graph was {state.status}"
     return row

@@ -1,11 +1,11 @@
-"""Text of a dump that ends up in generated source, made inert: the one function between a record's words and a
+"""Makes text of a dump inert where it ends up in generated source: the one module between a record's words and a
 compiler.
 
 Inductor writes names, metadata, messages and string arguments into C++, Python and Triton source: into literals, raw
-and triple quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So
-nothing that could end any of these is left, in any number of unescapings; what a person reads stays readable.
-`dumps.torchside` calls it for all that it gives FX, `ReplaySpec.of` for settings, and `record` for a program that is
-compiled. Under `--trust` text stays as recorded. Imports no torch.
+and triple quoted ones, comments and templates, sometimes nested, and mostly unescaped. So everything that could end any
+of these is removed, however often the text is unescaped; the text stays readable. `dumps.torchside` applies it to all
+text that it gives FX, `ReplaySpec.of` to settings, and `record` to a program that is compiled. Under `--trust` text
+stays as recorded. Imports no torch.
 
 >>> text('say "hi" */ \\\\ \\n')
 'say ``hi`` * / / <0x0a>'
@@ -35,12 +35,12 @@ _OPTION = re.compile(r"(\w*|'\w+')", re.ASCII)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _LONGEST_NAME = 100
 _PROGRAMS = ("kernels", "definitions")
-"""Fields of a record that are source, and come in under `--trust` only."""
+"""Fields of a record that hold source, which is loaded under `--trust` only."""
 
 
 def text(words: str) -> str:
-    """One line without quotes, backslashes, braces, control characters and ends of comments; applied twice it changes
-    nothing more."""
+    """Returns the text as one line without quotes, backslashes, braces, control characters and comment marks.
+    Idempotent."""
     if trust.given() or (words.isprintable() and not _UNSAFE.search(words)):
         return words
     shown = "".join(c if c.isprintable() else f"<0x{ord(c):02x}>" for c in words.translate(_WORDS))
@@ -56,14 +56,14 @@ def name(words: str) -> str:
 
 
 def option(words: str) -> str:
-    """A word, maybe in quotes, for keys and texts of the options of kernels, which Inductor writes into Triton source
-    as code."""
+    """Makes a word, maybe in quotes, inert: a key or text among a kernel's options, which Inductor writes into Triton
+    source as code."""
     return words if trust.given() or _OPTION.fullmatch(words) else f"{_NOT_IN_NAMES.sub('_', words)[:_LONGEST_NAME]}_"
 
 
 def lines(words: str) -> str:
-    """A text of several lines, such as a stack trace, line by line. Inductor puts it into R"(...)" with its line
-    breaks; the quotes of a frame's file stay, by which torch and we know a frame."""
+    """Makes a text of several lines, such as a stack trace, inert line by line. Inductor puts it into R"(...)" with its
+    line breaks. The quotes around a frame's file stay, because torch and graphdbg recognise a frame by them."""
     return "\n".join(map(_line, words.split("\n")))
 
 
@@ -76,7 +76,8 @@ def _line(words: str) -> str:
 
 
 def value(held: T) -> T:
-    """The value with all text in it inert: lists, tuples, dicts with their keys, records. What changes is a copy."""
+    """Returns the value with all text in it inert: in lists, tuples, dicts (keys too) and records. Changed containers
+    are copies."""
     if isinstance(held, str):
         return cast("T", text(held))
     if isinstance(held, (list, tuple)):
@@ -92,21 +93,21 @@ def value(held: T) -> T:
 
 
 def record(saved: GraphRecord) -> GraphRecord:
-    """A graph's record with inert text in every field, for a program that a compiler will read."""
+    """A graph's record with inert text in every field, for a program that will be compiled."""
     kept = (*_PROGRAMS, "strings")
     fields = {field: value(getattr(saved, field)) for field in saved.__struct_fields__ if field not in kept}
     return msgspec.structs.replace(saved, **fields, strings=[lines(string) for string in saved.strings])
 
 
-class Texts(dict[str, str]):
-    """Inert texts of one record -> what they were, so that a graph is saved again with the user's own words."""
+class InertTexts(dict[str, str]):
+    """Inert text -> the original, for one record, so that a graph is saved again with the user's own words."""
 
     def __call__(self, words: str) -> str:
-        """The inert text, whose original is kept."""
+        """Returns the inert text, and keeps its original."""
         return self.kept(text(words), words)
 
     def kept(self, safe: str, words: str) -> str:
-        """Keeps the original of an inert text."""
+        """Returns the inert text `safe`, and keeps `words` as its original."""
         if safe != words:
             self.setdefault(safe, words)
         return safe

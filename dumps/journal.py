@@ -1,4 +1,4 @@
-"""The journal of one process: append-only JSON lines that say how far each graph got, whatever happened to the process.
+"""The journal of one process: append-only JSON lines that record each graph's progress, even if the process is killed.
 
 Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another
 thread's. Nothing is buffered, and a value that cannot be encoded never raises into the recorded program.
@@ -27,11 +27,11 @@ from .reading import refuse_many
 
 STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
 KINDS = (*STATES, "left_out", "note", "why", "begin", "end")
-"""The kinds of events. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state;
-`left_out` says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A
-reader passes over kinds that it does not know."""
+"""The kinds of events. `begin` and `end` are events of the process; `note` and `why` (read by dumps/why) change no
+state; `left_out`: a graph was not saved, or was removed, to stay within a limit; the others are states of a graph.
+Readers skip unknown kinds."""
 DECOMPOSITION, LOWERING, BACKEND = "decomposition ", "lowering ", "backend"
-"""How the name of a decomposition, a lowering or a backend of the user's begins, in a note of what has no saved
+"""Prefixes of the name of a user's decomposition, lowering or backend, in a note on something that has no saved
 form."""
 IN_FLIGHT = ("compiling", "running")
 
@@ -41,7 +41,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.RLock()  # a signal handler may write while its own thread does
+        self._lock = threading.RLock()  # reentrant: a signal handler may write while its thread holds it
         self.written_bytes = 0
         try:
             self._lines: LineWriter | None = LineWriter(path)
@@ -89,7 +89,7 @@ def _plain(value: Any) -> Any:
 
 
 class Event(msgspec.Struct):
-    """One journal line; `fields` holds everything beyond the three that all lines have."""
+    """One journal line; `fields` holds everything except `t`, `kind` and `graph`."""
 
     time: float
     kind: str
@@ -104,8 +104,8 @@ def line(event: Event) -> bytes:
 
 
 class GraphState(msgspec.Struct):
-    """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was
-    last seen; `word`: the program's own for its stage."""
+    """The state of one graph according to the journal. `seconds`: the compile time, once known; `at` and `stack`: where
+    its compile was last seen; `word`: the program's own name for the stage."""
 
     status: str = ""
     error: str | None = None
@@ -118,7 +118,7 @@ class GraphState(msgspec.Struct):
     word: str = ""
 
     def apply(self, event: Event) -> None:
-        """Moves to the state of an event."""
+        """Changes the state as an event says."""
         if event.kind not in STATES:
             return
         fields = event.fields
@@ -153,8 +153,9 @@ def _error_text(fields: dict[str, Any]) -> str:
 
 
 class Ending(NamedTuple):
-    """`ended`: the process closed its journal itself; `uncaught`: the exception that ended it, where it was recorded;
-    `left_out`: reason -> how many graphs are not there because of it; `last`: the last event of a graph's state."""
+    """How a process closed its journal. `ended`: it wrote an `end`; `uncaught`: the exception that ended it, if
+    recorded; `left_out`: reason -> number of graphs that were not saved for it; `last`: the last event that changed a
+    graph's state."""
 
     ended: bool
     uncaught: str | None
@@ -163,8 +164,8 @@ class Ending(NamedTuple):
 
 
 class JournalContents(msgspec.Struct):
-    """A journal as read: its events in order, and one sentence per damaged line. Events may be added: states are moved
-    on by the new ones alone."""
+    """A journal as read: its events in order, and one sentence per damaged line. Events may be appended: `states`
+    applies each event once."""
 
     events: list[Event]
     damage: list[str]
@@ -186,13 +187,14 @@ class JournalContents(msgspec.Struct):
         return dict(self.moved)
 
     def _abandoned(self, event: Event) -> None:
-        """Gives up the graphs of a compile that failed while Dynamo went on without it: nobody saw the failure."""
+        """Marks the failed graphs of a compile as skipped where Dynamo went on without it, so that the user saw no
+        failure."""
         for name, state in self.moved.items():
             if state.status == "failed" and name.split("/")[0] == event.fields.get("compile"):
                 state.status, state.error = "skipped", f"Dynamo left the frame to eager: {state.error}"
 
     def ending(self) -> Ending:
-        """How the process closed its journal, as far as it is recorded."""
+        """How the process closed its journal, from its events."""
         reasons: dict[str, str] = {}
         counted, last, uncaught = Counter[str](), None, None
         for event in self.events:

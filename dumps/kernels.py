@@ -1,4 +1,4 @@
-"""Generated code, one file per kernel where they can be separated.
+"""Splits generated code into one file per kernel where kernels can be separated.
 
 Inductor's wrapper assigns each kernel as `name = async_compile.<language>(..., "source", ...)`; that is read with
 `ast`, nothing is run.

@@ -1,5 +1,5 @@
-"""The surroundings of a node: modules by their paths, or the user's lines, as levels from the outermost to the
-innermost.
+"""The surroundings of a node: the modules around it, or the user's lines that called it, from the outermost to the
+innermost level.
 
 >>> module_path("L['self']._modules['blocks']._modules['0']._parameters['weight']")
 'blocks.0.weight'
@@ -16,7 +16,7 @@ from .walk import TORCH_FILE, calls
 IN_MODULE = re.compile(
     r"\.(?:_(?:modules|parameters|buffers)|__dict__\['_(?:modules|parameters|buffers)'\])\['([^']*)'\]"
 )
-"""One step of Dynamo's from a module to a part of it: the name of the part is group 1."""
+"""One step of a Dynamo source from a module to its child, parameter or buffer, whose name is group 1."""
 
 _ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
 _KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
@@ -41,15 +41,15 @@ def module_path(text: str) -> str:
 
 
 def input_source(text: str, role: str) -> str:
-    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of an argument."""
+    """The source of an input: "blocks.0.up.weight" for a part of the model, "tokens" or "args[0]" for an argument."""
     if role in ("parameter", "buffer") and (path := module_path(text)):
         return path
     return re.sub(r"^[LG]\['([^']*)'\]", r"\1", IN_MODULE.sub(r".\1", text))
 
 
 def levels(text: str) -> Path:
-    """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what
-    does not look like a module path stays as it is."""
+    """The modules around a node, from recorded text with one "path: class" a line. The root module is left out; text
+    that does not look like a module path stays as it is."""
     around: list[Level] = []
     for line in text.splitlines():
         path, _, kind = line.partition(": ")

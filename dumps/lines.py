@@ -1,7 +1,6 @@
-"""Files of lines that grow: each line appended with one write, and read on by others, whole lines only, while that goes
-on.
+"""Growing files of lines: each line is appended with one write, and other processes read complete lines meanwhile.
 
-It does not wait, and knows of the lines only that most are JSON objects.
+Reading never waits. Nothing is assumed about a line, except that most are JSON objects.
 
 >>> append(Path("events.jsonl"), b'{"event":"row"}')
 >>> tail = Tail(Path("events.jsonl"))
@@ -20,12 +19,12 @@ from typing import Any, cast
 from .opening import opened
 
 BITE_BYTES = 256 * 1024
-"""How much is read at once where a flood of lines should not stop a screen."""
+"""The bytes read at once where many new lines should not block a screen."""
 
 
 class LineWriter:
-    """Appends lines. An unfinished line of a dead process or a full disk is ended first, so that no other is lost.
-    Raises OSError."""
+    """Appends lines. An unfinished last line, left by a dead process or a full disk, is ended first, so that only that
+    line is lost. Raises OSError."""
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
@@ -35,7 +34,7 @@ class LineWriter:
         """Whether the file ends in the middle of a line."""
 
     def write(self, line: bytes) -> int:
-        """Writes a line with one write; the bytes that it takes. Raises OSError."""
+        """Writes a line with one write, and returns the bytes written. Raises OSError."""
         data = (b"\n" if self.torn else b"") + line + b"\n"
         self.torn = os.write(self._descriptor, data) != len(data)
         return len(data)
@@ -61,11 +60,9 @@ def append(path: Path | str, line: bytes, *, create: bool = True) -> None:
 
 
 class Tail:
-    """Hands out each line of a growing file once. Another file of that name, or one that became shorter, is read from
-    its start.
+    """Returns each line of a growing file once. A file that was replaced, or became shorter, is read from its start.
 
-    `at`: the byte where reading begins, None for the present end. `bite`: the bytes that are read at once, all where
-    None.
+    `at`: the byte where reading begins, None for the current end. `bite`: the bytes read at once, None for all.
     """
 
     def __init__(self, path: Path, at: int | None = 0, *, bite: int | None = None) -> None:
@@ -73,17 +70,17 @@ class Tail:
         self.there = False
         """Whether the file existed at the last look."""
         self.fresh = False
-        """Whether the last look began with another file."""
+        """Whether the last read began with a new file."""
         self.more = False
-        """Whether the file was longer than what was read."""
+        """Whether the file was longer than what had been read."""
         self._bite = bite
         self._offset = size_of(path) if at is None else at
         self._file: tuple[int, int] | None = None
         self._rest: list[bytes] = []
 
     def read(self, *, last: bool = False) -> list[bytes]:
-        """The lines that were finished since, without their ends; with `last` what the file ends with, too. Raises
-        OSError."""
+        """Returns the lines completed since the last read, without line breaks; with `last` also an unfinished last
+        line. Raises OSError."""
         head, *others = self._data().split(b"\n")
         self._rest += [head] if head else []
         lines: list[bytes] = []

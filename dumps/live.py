@@ -1,7 +1,8 @@
-"""The only door from records to torch: graphs and inputs out of records, and records out of graphs. torch is imported
-late.
+"""The only way between records and torch: loads graphs and inputs from records, and saves graphs as records. torch is
+imported late.
 
-Loading is safe: nothing found in a dump is imported, evaluated or run; what is off the allow-list is refused by name.
+Loading is safe: nothing in a dump is imported, evaluated or run, and a target that is not on the allow-list is refused
+by name.
 
 >>> from graphdbg.dumps import live
 >>> gm, inputs = live.module(saved.record, saved.tensors), saved.inputs()

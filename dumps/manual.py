@@ -1,4 +1,4 @@
-"""What the help of every command ends with, and the pages of docs/reference are made of: exit codes and examples. No
+"""Exit codes and examples of every command: the end of its help text, and the source of the pages of docs/reference. No
 torch.
 
 >>> EXAMPLES["ls"][0]
@@ -13,7 +13,7 @@ from itertools import groupby
 import click
 
 _WIDTH = 78
-"""Columns of the end of a help text, which is indented by two: it fits into 80."""
+"""Columns of the end of a help text, which is indented by two columns to fit into 80."""
 
 _EXAMPLES = """
 graphdbg dump -o myrun train.py  # record a training script into the folder myrun
@@ -71,8 +71,8 @@ EXAMPLES = {
         (line.partition("  # ") for line in _EXAMPLES.strip().splitlines()), key=lambda row: row[0].split()[1]
     )
 }
-"""Command -> command lines with a few words of what each does. In this order, each after `dump`, they make one story:
-a test runs them."""
+"""Command -> example command lines, each with a few words on its effect. In this order, each after `dump`, they make
+one story: a test runs them."""
 
 _JUDGED = {
     "0": "everything was judged and nothing fails: ok or rounding",
@@ -121,20 +121,20 @@ EXITS: dict[str, dict[str, str]] = {
         "4": "it could not be checked",
     },
 }
-"""Command -> exit code -> what it says. `ALWAYS` holds for each as well."""
+"""Command -> exit code -> its meaning. `ALWAYS` applies to every command as well."""
 ALWAYS = {
     "2": "bad usage or unreadable input",
     "3": "something that it needs is missing here",
     "70": "a defect of graphdbg",
     "130": "interrupted",
 }
-"""Exit code -> what it says of any command."""
+"""Exit code -> its meaning for every command."""
 REPRO = {
     "0": "the failure does not show",
     "1": "the failure shows",
     "2": "it cannot tell: another failure, a missing package or GPU",
 }
-"""Exit code of a repro.py -> what it says."""
+"""Exit code of a repro.py -> its meaning."""
 
 
 def _own(name: str) -> dict[str, str]:
@@ -146,13 +146,13 @@ def _own(name: str) -> dict[str, str]:
 
 
 def exits(name: str) -> dict[str, str]:
-    """Exit code -> what it says of this command, those of every command last; KeyError where it has no row here."""
+    """Exit code -> its meaning for this command, the common ones last; KeyError where the command has no row here."""
     own = _own(name)
     return own | {code: meaning for code, meaning in ALWAYS.items() if code not in own}
 
 
 def epilog(name: str, words: str) -> str:
-    """The end of a command's help: the paragraph that explains its words, where there is one, exit codes, examples.
+    """The end of a command's help: `words` (the paragraph that explains its terms) unless empty, exit codes, examples.
     KeyError for a command without rows here."""
     own = _own(name)
     usual = [code for code in ALWAYS if code not in own]
@@ -161,7 +161,8 @@ def epilog(name: str, words: str) -> str:
 
 
 def _section(heading: str, rows: Sequence[tuple[str, str]]) -> str:
-    """A paragraph that click leaves as it is: of each row two columns, or two lines where examples are too long."""
+    """A paragraph that click does not rewrap: each row in two columns, or on two lines where the examples are too
+    long."""
     formatter = click.HelpFormatter(width=_WIDTH)
     formatter.indent()
     if heading == "Examples" and sum(max(map(len, column)) for column in zip(*rows, strict=True)) + 4 > _WIDTH:

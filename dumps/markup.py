@@ -1,6 +1,6 @@
-"""HTML from texts of a dump: everything that is put in is escaped, unless it was made here.
+"""HTML from texts of a dump: every text is escaped, unless it is Markup, which the program made itself.
 
-No way leads around it: whatever writes HTML, also the labels of DOT, escapes here, once.
+All code that writes HTML, also for the labels of DOT, escapes its texts here, once.
 
 >>> tag("td", "a < b", tag("b", "!"), class_="num")
 '<td class="num">a &lt; b<b>!</b></td>'
@@ -22,8 +22,8 @@ class Markup(str):
 
 
 def escaped(text: str) -> Markup:
-    """The text for the inside of an element or of an attribute in quotes; control characters are shown, line breaks
-    stay."""
+    """Escapes a text for the inside of an element or of a quoted attribute; control characters are made visible, line
+    breaks stay."""
     return text if isinstance(text, Markup) else Markup(html.escape(visible(text), quote=True))
 
 
@@ -43,5 +43,5 @@ def joined(*parts: str) -> Markup:
 
 
 def data(value: object) -> Markup:
-    """A JSON document for the inside of a script element, which no text in it can end."""
+    """A JSON document for the inside of a script element; no text in the document can close that element."""
     return Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))

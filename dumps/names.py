@@ -1,9 +1,9 @@
-"""The names of inputs and results of a graph for people: "emb.weight", "logits", "grad of emb.weight", "saved for
-backward: mul_2, model.py:10". Where their program has no name for one, it is the node and the user's line, never a
-number alone.
+"""Readable names for the inputs and outputs of a graph: "emb.weight", "logits", "grad of emb.weight", "saved for
+backward: mul_2, model.py:10". Where the user's program has no name for a value, it is the node and the user's line,
+never a number alone.
 
-Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES).
-No torch.
+Reads records only: Dynamo's sources, AOTAutograd's descriptors, and the names that the recorder saved with Dynamo's
+graph (NAMES). No torch.
 
 >>> [name for _, name in outputs(saved.record)][:2]
 ['linear_1, train.py:11', 'saved for backward: x']
@@ -23,8 +23,8 @@ from .schema import GraphBody, GraphRecord, InputRecord, NodeRecord
 from .walk import leaves, plain, string, tag_of, user_frame
 
 NAMES = "user_names"
-"""Key in GraphBody.meta: {"outputs": [[node of Dynamo's graph, name], ..], "inputs": [name, ..]}, as Dynamo's graph has
-them."""
+"""Key in GraphBody.meta: {"outputs": [[node of Dynamo's graph, name], ..], "inputs": [name, ..]}, in the order of
+Dynamo's graph."""
 
 
 def input_names(record: GraphRecord) -> dict[str, str]:
@@ -33,7 +33,7 @@ def input_names(record: GraphRecord) -> dict[str, str]:
 
 
 def outputs(record: GraphRecord) -> list[tuple[str, str]]:
-    """The node of each output ("" for a number or None), and its name."""
+    """For each output: its node ("" for a number or None), and its name."""
     known = _sources(record)
     inputs, nodes = _inputs(record, known), {node.name: node for node in record.graph.nodes}
     of_dynamo = {node: name for node, name in _table(record.graph)[0] if name}
@@ -60,7 +60,7 @@ class GraphNames(NamedTuple):
 
 
 def of_module(gm: Any) -> GraphNames:
-    """The names of a live graph: as recorded where it still is as recorded, else the node and the user's line."""
+    """The names of a live graph: as recorded where a node is unchanged, else the node and the user's line."""
     inputs, known_outputs = getattr(gm, "meta", {}).get("graphdbg", {}).get("names", ({}, []))
     nodes = list(gm.graph.nodes)
     returned = _flat([node.args[0] for node in nodes if node.op == "output"])

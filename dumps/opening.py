@@ -1,9 +1,9 @@
-"""The one way to open a file of what was recorded: a run, a case, a pack, the folder of a minification.
+"""The only functions that open recorded files: of a run, a case, a pack, or a minification's folder.
 
-Dumps come from strangers. Opened is only a regular file that lies where it seems to: a FIFO would block, a device could
-give without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is
-read than fits: a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that
-says so in its `strerror`. It does not write, and there is no other way: modules that open files are named in
+Dumps come from strangers. Only a regular file that lies where its path says is opened: a FIFO would block, a device
+might never end, a link could lead to a private file and carry it into a pack. And reading is bounded by memory: a file
+with holes or a small archive may claim to hold terabytes. Each refusal is an OSError that gives the reason in
+`strerror`. Nothing is written here, and there is no other way: modules that open files are named in
 tests/house/test_opening.py.
 
 >>> with opened(Path("myrun/run.json")) as file:
@@ -29,7 +29,8 @@ FREELY_BYTES = 128 << 20
 """The bytes that a file may unpack to, or claim with holes, whatever lies on the disk."""
 
 MOST_TIMES = 128
-"""Above that, how many times the size on disk a file may have: texts of large graphs are compressed 30 to 60 times."""
+"""Above that, the largest ratio of a file's size to its size on disk: texts of large graphs are compressed 30 to 60
+times."""
 
 _MOST_PIECES = 4096
 _MOST_ABOVE = 8
@@ -46,9 +47,10 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCT
 
 
 def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> BinaryIO:
-    """The file, open for reading. Raises OSError for what is no regular file, lies elsewhere, or is mostly holes.
+    """Opens a file for reading. Raises OSError for one that is not regular, leads by a link out of its run or case, or
+    is mostly holes.
 
-    `named`: a user gave this name, who may name a link. `freely`: what it may claim with nothing on the disk.
+    `named`: the user gave this name, so it may be a link. `freely`: the size that a file may claim with holes.
     """
     _regular(path.stat(), path)
     if not named:
@@ -68,7 +70,7 @@ def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> Bi
 
 
 def read(path: Path, *, named: bool = False) -> bytes:
-    """The whole file. Raises OSError as `opened` does, and for more than fits into memory."""
+    """The whole file. Raises OSError as `opened` does, and for a file larger than memory allows."""
     with opened(path, named=named) as file:
         size = os.fstat(file.fileno()).st_size
         if size > FREELY_BYTES and size > (most := most_in_memory()):
@@ -78,12 +80,12 @@ def read(path: Path, *, named: bool = False) -> bytes:
 
 
 def read_text(path: Path, *, named: bool = False) -> str:
-    """The whole file as text; what is not UTF-8 is replaced."""
+    """The whole file as text; bytes that are not UTF-8 are replaced."""
     return read(path, named=named).decode("utf-8", "replace")
 
 
 def text_if_there(path: Path | str) -> str:
-    """The text of a file that is no dump's; "" where it cannot be read."""
+    """The text of a file that belongs to no dump; "" where it cannot be read."""
     try:
         return Path(path).read_text("utf-8", "replace")
     except OSError:
@@ -91,9 +93,8 @@ def text_if_there(path: Path | str) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises UsageError where something right inside a folder that is about to be written into is a link or no regular
-    file:
-    what is written would go elsewhere."""
+    """Raises UsageError where an entry of a folder that is about to be written into is a link or no regular file:
+    writing to it would go elsewhere."""
     with os.scandir(folder) as entries:
         plain = (stat.S_IFREG, stat.S_IFDIR)
         odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
@@ -118,7 +119,7 @@ def _free_bytes() -> int:
     for most, now in _GROUPS:
         try:
             free = min(free, int(_own(most)) - int(_own(now)))
-        except (OSError, ValueError):  # no such group, or without a limit
+        except (OSError, ValueError):  # no such cgroup, or one without a limit
             continue
     return max(0, free)
 
@@ -148,7 +149,7 @@ def _regular(status: os.stat_result, path: Path) -> None:
 
 
 def _here(path: Path) -> None:
-    """Refuses a link, the file or a folder above it, that leads out of the folder that holds the whole."""
+    """Refuses a path that leads, by a link in it, out of the run or case that contains it."""
     root, place = _places(path.parent.absolute())
     if path.is_symlink():
         place = os.path.realpath(path)
@@ -159,7 +160,8 @@ def _here(path: Path) -> None:
 
 @lru_cache(maxsize=1024)
 def _places(folder: Path) -> tuple[str, str]:
-    """The folder of the run that a folder belongs to, else of the case, else itself; and itself: both without links."""
+    """Returns the folder of the run (else the case, else `folder` itself) that contains `folder`, and `folder`; both
+    without links."""
     case = None
     for above in (folder, *folder.parents[:_MOST_ABOVE]):
         if os.path.lexists(above / _RUN):
@@ -179,7 +181,7 @@ def _on_disk(descriptor: int, status: os.stat_result) -> int:
         try:
             start = os.lseek(descriptor, end, os.SEEK_DATA)
             end = os.lseek(descriptor, start, os.SEEK_HOLE)
-        except OSError:  # none further
+        except OSError:  # no further data
             break
         total += end - start
     else:

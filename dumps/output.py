@@ -1,11 +1,10 @@
 """The one place that prints. stdout is data, stderr is narration.
 
-Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is
-reported, and what the encoding of a stream has no letters for is written as escapes.
+On a full disk or a closed stdout the command ends with a sentence and an exit code; narration to a closed stderr is
+dropped; characters that a stream's encoding lacks are written as escapes.
 
-What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a
-terminal or into
-a file, whoever made the text; a JSON document has them all as \\u escapes.
+Printed text may quote a dump, a folder's name or a key in it: no control character except line breaks reaches a
+terminal or a file, whatever its origin; a JSON document has them all as \\u escapes.
 
 >>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout, finished as `answers` says
 {"run": "myrun", "next": []}
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 READER_GONE_EXIT = 141
-"""The exit code of a Unix program whose reader of stdout has closed it (`graphdbg ls --json | head -1`)."""
+"""The exit code of a Unix program whose stdout was closed by its reader (`graphdbg ls --json | head -1`)."""
 
 
 def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
@@ -58,21 +57,21 @@ def _has_all_letters() -> bool:
 
 
 def _nothing_more(stream: TextIO) -> None:
-    """Drops what could not be written, so that it is not tried again when the interpreter ends."""
-    with contextlib.suppress(OSError, ValueError):  # it has no number
+    """Drops the unwritten text of a stream, so that the interpreter does not try to write it again when it ends."""
+    with contextlib.suppress(OSError, ValueError):  # the stream has no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Closed(io.TextIOBase):
-    """Stands for a stdout that was closed before we began."""
+    """Stands for a stdout that was already closed when the process began."""
 
     def write(self, s: str, /) -> int:
         raise OSError(errno.EBADF, "it is closed")
 
 
 def make_ready() -> None:
-    """Once, before anything is opened: stdin, stdout and stderr that are closed lead nowhere, else the next file that
-    is opened would be what is written to."""
+    """Prepares the standard streams; to be called once, before any file is opened. A closed stdin, stdout or stderr is
+    replaced by the null device, else the next opened file would take its number and be written to."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -86,7 +85,7 @@ def make_ready() -> None:
 
 
 def settle(code: int) -> int:
-    """The exit code once all is written: that of a refusal where something was not written."""
+    """Flushes the streams and returns the exit code: that of CannotWriteError where stdout could not be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -100,12 +99,12 @@ def settle(code: int) -> int:
 
 
 def json_text(data: Any) -> str:
-    """One JSON document in one line, without characters that a terminal obeys."""
+    """One JSON document in one line, without characters that control a terminal."""
     return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
 
 
 def say(text: str) -> None:
-    """Prints one narration line on stderr, where somebody can read it."""
+    """Prints one narration line on stderr; does nothing where stderr cannot be written."""
     text = visible(text, colours=sys.stderr.isatty())
     with contextlib.suppress(OSError):
         sys.stderr.write(text if text.endswith("\n") else text + "\n")
@@ -113,7 +112,7 @@ def say(text: str) -> None:
 
 
 def terminal() -> Console | None:
-    """A console on stderr for a view that is drawn again and again; None where stderr is no terminal that can do it."""
+    """A console on stderr for a view that is redrawn; None where stderr is no terminal, or one that cannot redraw."""
     if not sys.stderr.isatty():
         return None
     from rich.console import Console

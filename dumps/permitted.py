@@ -1,13 +1,12 @@
-"""Which settings, compiler arguments and values of them a dump may set: by a list, everything else is refused.
+"""The settings, compiler arguments and their values that a dump may set: a list, and everything else is refused.
 
 Also: the kinds of values that a setting takes: true or false, numbers of a range, words of a fixed set, plain names,
 and lists and tables of these.
 
-Also: the settings of torch's compiler that a dump may set, each by its name and with what it takes; and names that
-are refused.
+Also: the settings of torch's compiler that a dump may set, each by its name and kind; and names that are refused.
 
-Paths, commands, flags, libraries, callbacks and names that nobody has looked at are shown, and put in force only where
-the user trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and does not ask what torch would
+Settings that name paths, commands, flags, libraries or callbacks, and unknown ones, are shown, but applied only where
+the user trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and does not check what torch would
 accept.
 
 >>> refusal("inductor", "cpp.cxx", [None, "./x.sh"]), refusal("inductor", "max_autotune", True)
@@ -43,7 +42,7 @@ class Switch(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number of a range, its ends included."""
+    """A number in a range, both ends included."""
 
     least: float
     most: float
@@ -95,14 +94,14 @@ class PlainNames(NamedTuple):
 
 
 class Each(NamedTuple):
-    """A list or tuple of what `of` takes, `most` at most; `as_text`: numbers between commas."""
+    """A list or tuple of at most `most` values that `of` takes; `as_text`: a text with numbers between commas."""
 
     of: Any
     as_text: bool = False
     most: int = _MOST
 
     def takes(self, value: Any) -> bool:
-        """Whether a value is such a list; where lists may stand in a list, a lone value may too."""
+        """Whether a value is such a list. Where the items may be lists, a lone item may stand in place of a list."""
         if self.as_text:
             parts = value.split(",") if isinstance(value, str) and len(value) <= _MOST else [""]
             return all(
@@ -122,7 +121,7 @@ class Each(NamedTuple):
 
 
 class NumberTable(NamedTuple):
-    """A table of plain names with numbers, true and false, or one more such table each."""
+    """A table: plain name -> number, true, false, or another such table (one level deep)."""
 
     def takes(self, value: Any) -> bool:
         """Whether a value is such a table."""
@@ -144,8 +143,8 @@ Kind = Switch | Number | Words | PlainNames | Each | NumberTable
 
 
 class Alike(NamedTuple):
-    """Settings that take the same. `under`: the prefixes of their names; `names`: separated by spaces, with a `?` where
-    None is accepted too."""
+    """Settings of one kind. `under`: the prefixes of their names; `names`: separated by spaces, with a `?` where None
+    is accepted too."""
 
     kind: Kind
     under: str
@@ -359,14 +358,14 @@ ROWS = (
     Alike(Words("0 1"), "inductor", "layout_opt_default _partitioned_scatter_default"),
     Alike(Words("subprocess fork spawn"), "inductor", "worker_start_method"),
     Alike(Words("cpp triton halide pallas"), "inductor", "cpu_backend cuda_backend tpu_backend xpu_backend"),
-    # Torch calls a pass of this list by its name among all functions of a module of its own, so that only these may be
-    # named.
+    # Torch looks up a pass of this list by name among all functions of its own module, so only these names may be
+    # given.
     Alike(Each(Words("reorder_compute_for_overlap sink_waits raise_comms sink_waits_iterative "
                    "reorder_communication_preserving_peak_memory")), "inductor",
         "reorder_for_compute_comm_overlap_passes"),
     Alike(Each(Words("fuse_ddp_with_concat_op fuse_ddp_with_coalesced_op schedule_comm_wait")), "inductor",
         "_fuse_ddp_communication_passes"),
-    # Compared with the names of passes and operators, and nothing else.
+    # Only compared with the names of passes and operators.
     Alike(PlainNames(), "inductor",
         "disabled_passes add_pre_grad_passes? remove_pre_grad_passes? autoheuristic_collect autoheuristic_use"),
     Alike(Each(PlainNames()), "inductor", "custom_should_partition_ops cudagraph_unsafe_unbacked_ops"),
@@ -464,8 +463,8 @@ REFUSED = {
     "a time to wait": r"sleep_sec",
     "how settings are kept": r"_config_(ignore|factory)",
 }
-"""What a setting that no dump may set names -> its name, as a regular expression (`room.name`). It gives the reason
-alone: what is refused stands in no row."""
+"""What a refused setting names ("commands") -> the names of such settings, as a regular expression (`room.name`). Only
+for the reason in messages: a setting is refused because no row has it."""
 
 
 _COUNT, _OPTIONAL = Number(0, 2**31), "?"
@@ -480,7 +479,7 @@ ARGUMENTS: dict[str, Kind] = {
     )
     for name in names.split()
 }
-"""Arguments of the compilers that a graph was given to, and notes of its outputs beside them; others reach none."""
+"""Arguments of the backends that compiled a graph, and notes on its outputs; no other argument reaches a backend."""
 
 _OF_THE_PROCESS = re.compile(
     r"compile_threads|worker_|trace\.|fx_graph_cache|fx_graph_remote_cache|enable_autograd_cache|enable_remote_autograd_cache"
@@ -491,14 +490,13 @@ _SHOWN, _MOST_SHOWN = 60, 8
 
 
 def of_the_process(name: str) -> bool:
-    """Whether a setting affects how a process works or what it writes, not what a graph becomes: a replay ignores
-    it."""
+    """Whether a setting affects how a process works or what it writes, not the compiled code: a replay ignores it."""
     return _OF_THE_PROCESS.match(name) is not None
 
 
 @cache
 def known() -> dict[str, tuple[Kind, bool]]:
-    """`room.name` -> what it takes, and whether None is taken too."""
+    """`room.name` -> its kind, and whether None is accepted too."""
     return {
         f"{under}.{name.removesuffix(_OPTIONAL)}": (row.kind, name.endswith(_OPTIONAL))
         for row in ROWS
@@ -508,7 +506,7 @@ def known() -> dict[str, tuple[Kind, bool]]:
 
 
 def refused_by_name(room: str, name: str) -> str:
-    """The kind of thing a setting on no list names ("commands"), by its name; empty where the name does not say."""
+    """What an unlisted setting names ("commands"), judged by the setting's own name; empty where that does not say."""
     return next((what for what, pattern in REFUSED.items() if re.search(pattern, f"{room}.{name}")), "")
 
 
@@ -522,13 +520,13 @@ def refusal(room: str, name: str, value: Any) -> str:
 
 
 def argument_refusal(name: str, value: Any) -> str:
-    """The same for an argument of a compiler."""
+    """Why a dump may not pass a value as an argument of a compiler, as half a sentence; empty where it may."""
     kind = ARGUMENTS.get(name)
     return "" if kind is None or value is None or kind.takes(value) else f"it takes {kind.text()}"
 
 
 def without(refused: Mapping[str, tuple[Any, str]]) -> str:
-    """The sentence on settings that were not put in force: name -> (value, why not). Empty where there are none."""
+    """A sentence on the settings that were not applied: name -> (value, why not). Empty where there are none."""
     if not refused:
         return ""
     few = list(refused.items())[:_MOST_SHOWN]
@@ -537,11 +535,11 @@ def without(refused: Mapping[str, tuple[Any, str]]) -> str:
 
 
 JUDGED_WITHOUT, _BY_ITSELF = "judged without", ", which a dump sets only with --trust"
-"""The beginning of the sentence, and what follows the names in it."""
+"""The beginning of that sentence, and the words after the names in it."""
 
 
 def names_of(sentence: str) -> str:
-    """The beginning of that sentence, which only names the settings: for a verdict."""
+    """The part of that sentence that only names the settings, for a verdict."""
     return sentence.partition(_BY_ITSELF)[0]
 
 

@@ -1,8 +1,8 @@
-"""Private names of torch: rows of a table, each name looked up when it is first used.
+"""Tables of torch's private names; each name is looked up when it is first used.
 
-A room has one table. Its names are attributes of the module whose `__getattr__` is the table's; nothing of torch is
-imported until one is taken. Where a torch lacks a name, taking it raises LacksName, which is no finding about the
-compiler.
+Each package has one table. The names are attributes of the module whose `__getattr__` is the table's; nothing of torch
+is imported before a name is used. Where a torch lacks the name, using it raises LacksName, which is no finding about
+the compiler.
 
 >>> NAMES = Names([Row("torch._guards", "CompileContext start_tracing=tracing", "record")])
 >>> NAMES.look_up("start_tracing").__qualname__          # torch._guards.tracing
@@ -25,16 +25,17 @@ SEEN = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 
 _KEPT = (type, ModuleType, BuiltinFunctionType)
 _HOOKED = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch.autograd")
-"""Classes and modules are remembered once they were looked up, and functions except in these modules, where somebody
-may have put their own; values may change."""
+"""Looked-up classes and modules are cached. Functions are too, except those of these modules, which other code may have
+replaced. Other values may change and are not cached."""
 
 
 class Row(NamedTuple):
     """Names of one torch module, for one purpose.
 
-    `names`: between spaces, each an attribute, a path through a class, or `ours=theirs`. `needed_by`: commands, rungs,
-    backends. `lost`: what is not done or not known without one; empty where they are refused. `seen`: "2.13-" (since),
-    "-2.11" (until), "CUDA" (such builds). `stages`: those that are not recorded without it.
+    `names`: separated by spaces, each an attribute, a path through a class, or `ours=theirs`. `needed_by`: the
+    commands, rungs and backends that use them. `lost`: what is not done or not known without a name; empty where those
+    that need it refuse. `seen`: "2.13-" (since), "-2.11" (until), "CUDA" (such builds). `stages`: stages that are not
+    recorded without.
     """
 
     module: str
@@ -45,17 +46,17 @@ class Row(NamedTuple):
     stages: tuple[str, ...] = ()
 
     def places(self) -> dict[str, str]:
-        """Our name -> the path inside the module."""
+        """The name used here -> the path inside the module."""
         pairs = (word.partition("=") for word in self.names.split())
         return {ours: theirs or ours for ours, _, theirs in pairs}
 
     def whole(self) -> str:
-        """`torch._guards.tracing`, of a row with one name."""
+        """The full name (`torch._guards.tracing`) of a row with one name."""
         (path,) = self.places().values()
         return f"{self.module}.{path}"
 
     def expected(self, version: str, *, cuda: bool) -> bool:
-        """Whether a torch of this version should have the names."""
+        """Whether this version of torch should have the names."""
         number = _number(version)
         since, dash, until = self.seen.partition("-")
         if dash:
@@ -64,7 +65,7 @@ class Row(NamedTuple):
 
 
 class Names:
-    """The names of a table, and those of the tables below it."""
+    """Looks up the names of a table and of the tables below it."""
 
     def __init__(self, rows: Iterable[Row], *below: Names) -> None:
         self.rows, self._below = tuple(rows), below
@@ -76,7 +77,7 @@ class Names:
         return name in self._places
 
     def look_up(self, name: str) -> Any:
-        """The object of that name in torch. Raises LacksName where torch has nothing, AttributeError for a name in no
+        """Returns torch's object of that name. Raises LacksName where torch has none, AttributeError for a name in no
         row."""
         if name in self._kept:
             return self._kept[name]
@@ -91,7 +92,8 @@ class Names:
         return value
 
     def taken_by(self, space: dict[str, Any]) -> Callable[[str], Any]:
-        """The `__getattr__` of a module with these names: what is remembered becomes an attribute of its own."""
+        """Returns the `__getattr__` of a module with these names. A cached object also becomes an attribute of that
+        module (`space`)."""
 
         def take(name: str) -> Any:
             value = self.look_up(name)
@@ -109,7 +111,8 @@ class Names:
             return default
 
     def loaded(self, name: str, default: Any = None) -> Any:
-        """The object of that name, or a default also where its module is not imported: nothing is imported."""
+        """The object of that name; the default where torch lacks it, or where its module is not imported. Imports
+        nothing."""
         if name in self._kept:
             return self._kept[name]
         module, path = self._places[name]
@@ -119,7 +122,7 @@ class Names:
         return default if value is None else self._keep(name, value)
 
     def home(self, name: str) -> tuple[Any, str]:
-        """(module or class, attribute) of a name, to replace it there."""
+        """The owner (module or class) and attribute of a name, to replace the object there."""
         module, path = self._places[name]
         try:
             return found(module, path)
@@ -127,7 +130,7 @@ class Names:
             raise self._lacks(name, error) from error
 
     def whole(self, name: str) -> str:
-        """`torch._inductor.config`."""
+        """The full name in torch: `torch._inductor.config`."""
         return ".".join(self._places[name])
 
     def _lacks(self, name: str, error: Exception) -> LacksName:
@@ -139,8 +142,8 @@ class Names:
         return LacksName(f"torch {version} has no {self.whole(name)}{why}, which is needed by {needed_by}", "", fix)
 
     def lacking(self, version: str, *, cuda: bool) -> list[tuple[str, Row]]:
-        """(torch's whole name, row) of each name that a torch of this version should have and the installed one has
-        not."""
+        """The missing names: (torch's full name, row) of each name that this version should have and the installed
+        torch lacks."""
         places = [
             (row, path) for row in self.rows if row.expected(version, cuda=cuda) for path in row.places().values()
         ]
@@ -148,8 +151,8 @@ class Names:
 
 
 def found(module: str, path: str) -> tuple[Any, str]:
-    """(owner, attribute) of a path inside a module, imported. Raises ImportError or AttributeError where there is
-    none."""
+    """Imports a module and returns (owner, attribute) of a path inside it. Raises ImportError or AttributeError where
+    there is none."""
     owner: Any = importlib.import_module(module)
     *outer, last = path.split(".")
     for part in outer:

@@ -1,7 +1,8 @@
-"""Whether a recorded process still lives: process.json, written at its start, and what this host says about it now.
+"""Whether a recorded process still lives, from process.json, written at its start, and from this host's kernel.
 
-A process id alone is no proof (ids are used again, and two hosts or containers have the same), so the kernel's start
-time, boot and process namespace are kept with it. Says "unknown" for another host. It signals and traces nothing.
+A process id alone is no proof (ids are reused, and two hosts or containers have the same), so the kernel's start time,
+boot and process namespace are recorded with it. The answer is "unknown" for another host. Nothing is signalled or
+traced.
 
 >>> liveness(ProcessRecord(format=1, name="pid1", pid=1, host="elsewhere"), ended=False)
 'unknown'
@@ -27,9 +28,9 @@ run.json."""
 
 
 class ProcessRecord(Record, kw_only=True):
-    """process.json: one recorded process. `start_ticks` is its start time since boot, in clock ticks (0: unknown);
-    `where` says which boot of which machine, and which namespace of process ids, the id belongs to; `gone` that it was
-    seen to be dead by whoever copied the record to where nobody can ask."""
+    """process.json: one recorded process. `start_ticks`: its start time since boot, in clock ticks (0: unknown);
+    `where`: the boot of the machine and the pid namespace that `pid` belongs to; `gone`: the process was dead when this
+    record was copied to a place where nobody can ask."""
 
     format: int
     name: str
@@ -59,7 +60,7 @@ def host_name() -> str:
 
 
 def boot_and_namespace() -> str:
-    """An id of this boot and of this process's namespace of process ids; empty where the kernel does not tell."""
+    """Ids of this boot and of this process's pid namespace; empty where the kernel does not give them."""
     try:
         boot = hashlib.sha256(Path("/proc/sys/kernel/random/boot_id").read_bytes()).hexdigest()[:16]
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -99,7 +100,7 @@ def _signal_zero(pid: int) -> int | None:
 
 
 def command_words() -> list[str]:
-    """The words of this process as a file can hold them."""
+    """The command line of this process, in a form that a UTF-8 file can hold."""
     return [argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv]
 
 
@@ -123,8 +124,8 @@ def describe(name: str, rank: int | None = None, restart: int = 0) -> ProcessRec
 
 
 def liveness(process: ProcessRecord, *, ended: bool) -> Liveness:
-    """Whether the process closed its journal ("ended"), still runs, is gone without that, or cannot be asked from
-    here."""
+    """Whether a process closed its journal ("ended"), still runs, is gone without that, or is unknown (on another
+    host)."""
     if ended:
         return "ended"
     if process.gone:
@@ -132,8 +133,8 @@ def liveness(process: ProcessRecord, *, ended: bool) -> Liveness:
     if process.host != host_name():
         return "unknown"
     if process.where and process.where != (here := boot_and_namespace()):
-        # Another boot: restarted since then, or another machine of the same name, which only differs in having been up
-        # before.
+        # Another boot: this host was restarted since, or is another machine of the same name. Only a boot after the
+        # process started proves that it is dead.
         other_boot = process.where.partition(" ")[0] != here.partition(" ")[0]
         return "dead" if other_boot and process.started and process.started < _boot_time() else "unknown"
     ticks = start_ticks(process.pid)

@@ -1,9 +1,9 @@
-"""Reading the texts of a run: unpacked where they are kept as gzip files, and JSON so that whatever is wrong with a
-file becomes one sentence that names the file and the place in it.
+"""Reading the texts of a run: unpacks gzip files, and turns every error in a JSON file into one sentence that names the
+file and the place in it.
 
-Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, found by the plain name; a case
-folder stays plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal
-files. It executes, imports and guesses nothing, and unpacks and decodes within bounds: a small file may claim to hold
+Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, and are found by the plain name; a
+case folder stays plain. Compression depends on the bytes alone (no time, no name), so that equal texts give equal
+files. Nothing is executed, imported or guessed, and unpacking and decoding are bounded: a small file may claim to hold
 terabytes, and a text of brackets becomes thirty times as large. The format version is checked first, so a newer file is
 refused as newer.
 
@@ -36,13 +36,13 @@ T = TypeVar("T")
 SUFFIX = ".gz"
 
 LARGE_BYTES = 1 << 15
-"""Texts from this size on are compressed; smaller ones gain less than a block of the file system."""
+"""Texts from this size on are compressed; a smaller one saves less than a block of the file system."""
 
 DECODED_FREELY_BYTES = 2 << 30
 """The memory that the values of any text may take: graphs of 100,000 nodes take less than one gigabyte."""
 
 DECODED_TIMES = 256
-"""Above that, how many times the size on disk they may take."""
+"""Above that, the largest ratio of the values' memory to the file's size on disk."""
 
 _VALUE_BYTES = 128
 _SURELY_BYTES = 8 << 20
@@ -57,7 +57,7 @@ class _Versioned(msgspec.Struct):
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a text that must be there, plain or compressed, and not be empty; raises UnreadableError."""
+    """The bytes of a text, plain or compressed; raises UnreadableError where it is missing or empty."""
     try:
         data = read(path)
     except FileNotFoundError as error:
@@ -80,7 +80,7 @@ def read_if_there(path: Path, record: type[T]) -> T | None:
 
 
 def decode_record(data: bytes, record: type[T], where: str) -> T:
-    """The record in bytes in memory; `where` names their file."""
+    """Decodes and type-checks a record from bytes; `where` names their file."""
     try:
         decoded = _decode(data, record, where)
     except msgspec.ValidationError as error:
@@ -93,7 +93,7 @@ def decode_record(data: bytes, record: type[T], where: str) -> T:
 
 
 def _decode(data: bytes, record: type[T], where: str) -> T:
-    """Decodes bytes; msgspec's ValidationError passes, whatever else is wrong with them becomes UnreadableError."""
+    """Decodes bytes. ValidationError of msgspec is passed on, other errors become UnreadableError."""
     try:
         return msgspec.json.decode(data, type=record)
     except msgspec.ValidationError:
@@ -115,7 +115,7 @@ def _check_format(data: bytes, where: str) -> None:
 
 
 def refuse_format(version: int, where: str) -> None:
-    """Raises UnreadableError when a file's format version is not one that this graphdbg reads."""
+    """Raises UnreadableError when this graphdbg cannot read a file's format version."""
     if version > FORMAT:
         why = f"it has format {version}, and this graphdbg reads up to {FORMAT}"
         raise OtherVersionError(f"cannot read {where}", why, "upgrade graphdbg")
@@ -124,7 +124,7 @@ def refuse_format(version: int, where: str) -> None:
 
 
 class Packer:
-    """Compresses texts that share their beginning, of `shared_bytes`, which is compressed once."""
+    """Compresses texts that share their first `shared_bytes` bytes, which are compressed only once."""
 
     def __init__(self, shared_bytes: int = 0) -> None:
         self.shared_bytes = shared_bytes
@@ -144,15 +144,15 @@ class Packer:
 def packed(
     name: str, data: bytes, group_bytes: int | None = None, compress: Callable[[bytes], bytes] | None = None
 ) -> tuple[str, bytes]:
-    """A text of a run as it is stored: its file name and its bytes. `group_bytes`: the size of all files that belong
-    together."""
+    """Returns a text of a run as it is stored: file name and bytes. `group_bytes`: the size of all files that belong
+    together, which decides whether they are compressed."""
     if (len(data) if group_bytes is None else group_bytes) < LARGE_BYTES:
         return name, data
     return name + SUFFIX, (compress or Packer())(data)
 
 
 def stored(path: Path) -> Path | None:
-    """The file that holds the text of that name, plain or compressed; None when there is neither."""
+    """The existing file of a text, plain or compressed; None when there is neither."""
     if path.is_file():
         return path
     beside = path.with_name(path.name + SUFFIX)
@@ -165,8 +165,8 @@ def plain_name(name: str) -> str:
 
 
 def read(path: Path) -> bytes:
-    """The contents of the text of that name. Raises FileNotFoundError, OSError, or UnreadableError for a file that
-    cannot be unpacked."""
+    """The contents of a text, plain or compressed. Raises FileNotFoundError, OSError, or UnreadableError for a file
+    that cannot be unpacked."""
     file = path if path.suffix == SUFFIX else stored(path)
     if file is None:
         raise FileNotFoundError(path)
@@ -177,8 +177,8 @@ def read(path: Path) -> bytes:
 
 
 def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
-    """Raises UnreadableError for a text whose values would take too much memory, as its commas and brackets say; of a
-    table, whose every byte can be a value, as its length says."""
+    """Raises UnreadableError for a text whose values would take too much memory. Their number is estimated from commas
+    and brackets; for a table, whose every byte can be a value, from its length."""
     if len(text) <= _SURELY_BYTES:
         return
     values = len(text) // 2 if ".msgpack" in where else len(text.translate(None, _NO_MARKS))
@@ -198,7 +198,7 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
 def unpacked(data: bytes, where: str) -> bytes:
     """The text in the bytes of a gzip file; raises UnreadableError when they are damaged, cut off or hold too much."""
     most = opening.most_out(len(data))
-    said = int.from_bytes(data[-4:], "little")  # modulo 4 GiB, where it is not damaged
+    said = int.from_bytes(data[-4:], "little")  # modulo 4 GiB, if undamaged
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     text, rest, size = b"", data, 0
     try:

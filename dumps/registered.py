@@ -1,7 +1,8 @@
-"""Objects that stand one in a file and are found there: passes of the minifier, rungs, screens.
+"""Objects that are defined one per file and found by reading the files of a folder: passes of the minifier, rungs,
+screens.
 
-Such a file ends in `NAME = Kind(order=10, words="...", apply=apply)`. What is written out there is read from the
-source, so that lists, help and tables of such objects need no import of the files, which may bring in torch or textual.
+Such a file ends in `NAME = Kind(order=10, words="...", apply=apply)`. Literal arguments are read from the source, so
+that lists, help and tables of such objects need no import of the files, which may import torch or textual.
 
 >>> [*described(Path(graphdbg.__file__).parent / "minifier/passes/names.py", "PASS")]
 ['order', 'words', 'edits', 'is_neutral']
@@ -23,9 +24,10 @@ Kinds = Mapping[str, Callable[..., Any]]
 
 
 def all_described(folder: Path, name: str, kind: Callable[..., T]) -> dict[str, T]:
-    """What `kind` makes of each module of a folder that has such an object, in the order of their `order`.
+    """Calls `kind` with the arguments of each such object in a folder's modules; module name -> result, by their
+    `order`.
 
-    Raises ValueError, with the file, for one that has no `order`, or words that `kind` does not take.
+    Raises ValueError, with the file, for an object without `order`, or with arguments that `kind` does not take.
     """
     rows = [(path, row) for path in sorted(folder.glob("[a-z]*.py")) if (row := described(path, name))]
     for path, row in rows:
@@ -36,7 +38,7 @@ def all_described(folder: Path, name: str, kind: Callable[..., T]) -> dict[str, 
 
 
 def made(kind: Callable[..., T], row: Mapping[str, Any], path: Path, name: str) -> T:
-    """What `kind` makes of what is written out in a file; ValueError, with the file, where it does not take that."""
+    """Calls `kind` with the arguments read from a file; ValueError, with the file, where `kind` does not take them."""
     try:
         return kind(**row)
     except TypeError as error:
@@ -46,8 +48,9 @@ def made(kind: Callable[..., T], row: Mapping[str, Any], path: Path, name: str) 
 def described(path: Path, name: str, kinds: Kinds | None = None) -> dict[str, Any]:
     """The keyword arguments of `name = Kind(...)` in a file; empty where there is none.
 
-    `kinds`: what may be called in them, by name. Names of the file, such as its functions, are left out; ValueError,
-    with the file, for anything else that is not written out, SyntaxError where it is no Python.
+    `kinds`: name -> what may be called inside the arguments. Arguments that are names of the file, such as its
+    functions, are left out. ValueError, with the file, for any other argument that is no literal, SyntaxError where it
+    is no Python.
     """
     _, begin, rest = f"\n{path.read_text('utf-8')}".rpartition(f"\n{name} = ")
     call = syntax.parsed(rest).body[0] if begin else None

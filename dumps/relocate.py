@@ -1,7 +1,7 @@
-"""Records of another device: each tensor and device argument that names one kind of device names another. Imports no
+"""Moves records to another device: replaces one type of device by another in all tensors and device arguments. No
 torch.
 
-Sizes, strides, symbols and what shares memory stay, which moving real tensors would lose.
+Sizes, strides, symbols and shared storages stay, which would be lost by moving real tensors.
 
 >>> relocated(record, "cuda", "cpu").graph.nodes[0].value.device
 'cpu'
@@ -22,7 +22,7 @@ def relocated(record: Kind, kind: str, device: str) -> Kind:
 
 
 def names_device(record: Any, kind: str) -> bool:
-    """Whether a tensor or an argument of it is on a device of that type."""
+    """Whether a tensor or an argument in the record is on a device of that type."""
     if isinstance(record, msgspec.Struct):
         return _is(getattr(record, "device", ""), kind) or any(
             names_device(getattr(record, name), kind) for name in record.__struct_fields__

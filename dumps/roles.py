@@ -1,7 +1,7 @@
-"""What a graph's inputs and outputs are for, in words: "parameter 0.weight", "gradient of 0.weight", "mutation of
+"""The roles of a graph's inputs and outputs, in words: "parameter 0.weight", "gradient of 0.weight", "mutation of
 args[1]".
 
-AOTAutograd describes both with descriptors whose text is recorded
+AOTAutograd describes inputs and outputs with descriptors, recorded as text
 ("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))"). That text is parsed here, never evaluated, and nothing of
 torch is needed.
 
@@ -66,13 +66,13 @@ _WORDS: dict[str, str] = {
     "SubclassSizeAOTOutput": "{base}.size({idx})",
     "SubclassStrideAOTOutput": "{base}.stride({idx})",
 }
-"""What each descriptor refers to. One that is not listed refers to nothing that has a name."""
+"""Descriptor -> the text for what it refers to. A descriptor that is not listed refers to nothing that has a name."""
 
 
 @dataclass(frozen=True)
 class OutputRole:
-    """One output: its place, its node, what it is ("user", "mutation", "gradient", "alias base", "saved", "token"), of
-    what."""
+    """One output. `index`: its position; `name`: its node; `kind`: "user", "mutation", "gradient", "alias base",
+    "saved" or "token"; `of`: the value that it belongs to."""
 
     index: int
     name: str
@@ -85,7 +85,7 @@ class OutputRole:
 
 
 def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """(kind, of what) of the text of an output's descriptor; ("unknown", "") where it is none.
+    """Parses an output's descriptor into (kind, what it refers to); ("unknown", "") for a text that is no descriptor.
 
     `sources` names inputs better than their position: text of an input's descriptor -> name.
     """
@@ -100,7 +100,7 @@ def of_what(text: str, sources: Mapping[str, str]) -> str:
 
 
 def inputs_of(recorded: Recorded) -> dict[str, str]:
-    """Name -> "parameter 0.weight" of each input whose role is known."""
+    """Placeholder -> "parameter 0.weight", for each input whose role is known."""
     return {
         item.name: f"{item.role} {_source(item)}".rstrip()
         for item in recorded.inputs.values()
@@ -109,14 +109,14 @@ def inputs_of(recorded: Recorded) -> dict[str, str]:
 
 
 def known_names(recorded: Recorded) -> dict[str, str]:
-    """Name -> "0.weight" of each parameter, buffer and argument that the user's program names."""
+    """Placeholder -> "0.weight", for each parameter, buffer and argument of the user's program."""
     return {
         item.name: _source(item) for item in recorded.inputs.values() if item.role in ("parameter", "buffer", "user")
     }
 
 
 def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
-    """What each output of the graph is; `name` is its output node's. Empty where nothing describes them."""
+    """The role of each output of the graph; `name` is the output node. Empty where no descriptors are recorded."""
     last = recorded.node(name)
     made_for = last.meta.get("desc") if last is not None else None
     items = returned(last.args) if last is not None else []
@@ -125,7 +125,7 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     texts = [_string(recorded, item) for item in cast("list[Any]", made_for)]
     sources = _sources(recorded) if any(_is_named(item) for item in recorded.inputs.values()) else {}
     if any(item.source.startswith(_OF_DYNAMO) for item in recorded.inputs.values()):
-        # of Dynamo's graph: a position counts its inputs, and a backward does not have them all
+        # Here a position counts the inputs of Dynamo's graph, and a backward does not have them all.
         for number in _PLACE.findall(" ".join(text or "" for text in texts)):
             sources.setdefault(f"PlainAOTInput(idx={number})", f"primals_{int(number) + 1}")
     return [
@@ -136,7 +136,7 @@ def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
 
 
 def _is_named(item: InputRecord) -> bool:
-    """Whether the source is a name of the user's program: of Dynamo's, or an argument of an exported one."""
+    """Whether the source is a name in the user's program: Dynamo's source, or an argument of an exported program."""
     return item.source.startswith(_OF_DYNAMO) or (item.role == "user" and item.source.isidentifier())
 
 
@@ -155,7 +155,7 @@ def _sources(recorded: Recorded) -> dict[str, str]:
 
 
 def _source(item: InputRecord) -> str:
-    """The source of an input as people write it: "0.weight" of "self.get_parameter('0.weight')"."""
+    """The source of an input in readable form: "0.weight" for "self.get_parameter('0.weight')"."""
     if item.source.startswith(_OF_DYNAMO):
         return input_source(item.source, item.role)
     text = _CALL.sub(r"\1", item.source)

@@ -31,7 +31,7 @@ Arg = Any
 
 FROM_TRACE = "trace"
 OF_A_TRACE = "read from a trace, which has the layout of inputs but not their values: these are synthesised"
-"""The policy of inputs of a run that was made of a trace: their layout as it is printed there."""
+"""The policy of inputs in a run that was imported from a trace: only their layout is known, as the trace prints it."""
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -41,13 +41,13 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     """Metadata of one tensor value. Sizes and strides in elements.
 
-    A tensor that holds others (a traceable wrapper) has them as `inner`, by attribute; `context` is what else it is
-    made of.
+    A tensor that holds others (a traceable wrapper) has them as `inner`, by attribute; `context` is its remaining
+    state.
 
     `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is
-    larger than what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point
-    and axis. Of an input that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a
-    Tensor or Parameter. `base`: the tensor that an input is a view of, where autograd knows it.
+    larger than the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and
+    axis. For an observed input: whether it is a `leaf` to autograd, its `subclass` if more than a Tensor or Parameter,
+    and its `base`, the tensor that it is a view of, where autograd knows it.
     """
 
     dtype: str
@@ -117,8 +117,8 @@ class NodeRecord(Record):
 
 
 class StoredTensor(Record):
-    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only,
-    or a tensor that holds others, which are `inner`; of an input that is a list, the tensors in it by place."""
+    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. Without storage: metadata
+    only, or a tensor or list that holds others, which are `inner`, by attribute or by index."""
 
     storage: str
     value: TensorValue
@@ -137,8 +137,8 @@ class ModuleRecord(Record):
 
 
 class GraphBody(Record):
-    """Nodes in order, and what they refer to by name: tensors (`attrs`), leaf modules, subgraphs of higher-order
-    ops."""
+    """Nodes in order, and the objects that they refer to by name: tensors (`attrs`), leaf modules, subgraphs of
+    higher-order ops."""
 
     nodes: list[NodeRecord]
     attrs: dict[str, StoredTensor] = {}
@@ -148,13 +148,12 @@ class GraphBody(Record):
 
 
 class TritonKernel(Record):
-    """A Triton kernel of the user's own that the graph calls: node.kwargs["kernel_idx"] is its place in
-    GraphRecord.kernels.
+    """A user's Triton kernel that the graph calls: node.kwargs["kernel_idx"] is its index in GraphRecord.kernels.
 
     `program` is a whole Python module that defines `name`: imports, constants, helpers, and the function with the
-    decorators that were in force. `decorators` are those that the user wrote, `file` where ("model.py:12"). `missing`:
-    what the program lacks and cannot run without; `dropped`: what it runs without. Constants of a call are in its
-    node's meta["triton_constants"], as Python expressions over the program.
+    decorators in force. `decorators`: those that the user wrote; `file`: where ("model.py:12"). `missing`: names that
+    the program lacks and cannot run without; `dropped`: what it runs without. Constants of a call are in its node's
+    meta["triton_constants"], as Python expressions over the program.
     """
 
     name: str
@@ -169,9 +168,9 @@ class DefinitionRecord(Record):
     """What a graph needs of a module of the user's: operators that it registers (`spaces` are their namespaces) and
     settings that have no saved form, such as a custom pass (`values`: setting -> expression over the program).
 
-    `program` is cut out of the module, with all that it uses; `module` is its name ("__main__" for the script itself),
-    `file` the path. `missing`: what the program lacks and cannot run without. `argv`: the words of the process that it
-    is of; empty in older dumps.
+    `program` is cut out of the module, with all that it uses; `module` is the module's name ("__main__" for the
+    script), `file` its path. `missing`: names that the program lacks and cannot run without. `argv`: the command line
+    of the process; empty in older dumps.
     """
 
     module: str
@@ -184,10 +183,10 @@ class DefinitionRecord(Record):
 
 
 class SymbolRecord(Record):
-    """One symbol: the number it had, and the range it may take (None: unbounded).
+    """One symbol: its value when it was recorded, and its range (None: unbounded).
 
-    `assume` are the properties it was made with ("integer positive"); `replacement` is the expression that took its
-    place; `renamed` the symbol it was renamed to; `order` its place in the order in which unbacked symbols came up.
+    `assume` are the properties it was created with ("integer positive"); `replacement` is the expression that replaced
+    it; `renamed` the symbol it was renamed to; `order` its place in the order in which unbacked symbols were created.
     """
 
     name: str
@@ -206,10 +205,10 @@ class SymbolRecord(Record):
 
 
 class GuardRecord(Record):
-    """One fact that was assumed while the graph was traced: the expression and, where known, the user line.
+    """One assumption made while the graph was traced: the expression and, where known, the user line.
 
-    A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that
-    expr is 0. `message` is what a failed assert says, and the user line that a guard comes from.
+    A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` means that
+    `expr` is 0. `message` is the text of a failed assert, with the user line that a guard comes from.
     """
 
     expr: str
@@ -240,7 +239,7 @@ class Ambient(Record):
 
 
 class InputRecord(Record):
-    """What an input is for (from the stage's own metadata) and what was seen of it in a real execution."""
+    """The role of an input (from the stage's own metadata), and its values observed in a real execution."""
 
     name: str
     role: Literal["parameter", "buffer", "tangent", "saved", "token", "user", "constant", "unknown"] = "unknown"
@@ -255,8 +254,8 @@ class InputsRecord(Record, kw_only=True):
     """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first
     ran.
 
-    `execution` counts the graph's executions from 1, `step` the optimizer's steps (0: unknown); `reason` says why they
-    were kept.
+    `execution` counts the graph's executions from 1, `step` the optimizer's steps (0: unknown); `reason` is why these
+    inputs were kept.
     """
 
     format: int
@@ -290,8 +289,8 @@ class GraphRecord(Record, kw_only=True):
 
 
 class RunRecord(Record, kw_only=True):
-    """run.json: one recorded command. `job` is its launcher's id where several processes made the run with no wrapper.
-    `inputs_policy` is that of `dump --inputs`, or FROM_TRACE."""
+    """run.json: one recorded command. `job` is the launcher's id where several processes made the run without a
+    wrapper. `inputs_policy` is that of `dump --inputs`, or FROM_TRACE."""
 
     format: int
     command: list[str]

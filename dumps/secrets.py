@@ -1,11 +1,11 @@
-"""Credentials in texts: known forms by rules, values of variables and arguments whose names look secret, and what looks
-random.
+"""Finds credentials in texts: known forms by rules, values of variables and arguments whose names look secret, and
+words that look random.
 
 Also: which environment variables may be kept in a run: settings of torch, its compilers and the job, each by its full
 name.
 
-Used by `pack` and `report` alike; needs no torch. A rule is a name, texts without which it cannot match, and an
-expression for what is replaced: a new kind of token is one more line in RULES.
+Used by both `pack` and `report`; needs no torch. A rule is a name, texts without which it cannot match, and an
+expression for the text to replace: a new kind of token is one more line in RULES.
 
 >>> Secrets({"DB_PASSWORD": "hunter22"}).text("login with hunter22 failed, token ghp_abcdefghijklmnopqrstuvwxyz0123")
 'login with <secret> failed, token <secret>'
@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[\w.,:+= -]{0,64}", re.ASCII)
 
 
 def shareable(variables: Mapping[str, str]) -> dict[str, str]:
-    """The listed variables whose value is a setting: short, and no path."""
+    """The variables of ALLOWED whose value is a plain setting: short, and no path."""
     return {name: text for name, text in variables.items() if name in ALLOWED and _PLAIN.fullmatch(text)}
 
 
@@ -43,7 +43,7 @@ STAND_IN = "<secret>"
 
 
 class Rule(NamedTuple):
-    """One known form of a credential. One of `marks` occurs in every text that it matches."""
+    """One known form of a credential. Every text that it matches contains one of `marks`."""
 
     name: str
     marks: tuple[str, ...]
@@ -119,7 +119,7 @@ _ORDINARY = frozenset({
     "system", "basic", "bearer", "string", "python", "forward", "backward", "inference", "joint", "tensor", "pytest",
     "plugin",
 })  # fmt: skip
-"""Values that are no secret, whatever holds them."""
+"""Values that are no secret, whatever variable has them."""
 
 _LEAST = 5
 """The least length of a value that is searched for everywhere."""
@@ -135,8 +135,8 @@ def looks_secret(name: str) -> bool:
 
 
 class Secrets:
-    """Replaces credentials; knows the values of the variables of `environment` with a secret name, and those `learn`
-    has seen."""
+    """Replaces credentials. It knows the values of the `environments`' variables with a secret name, and those added by
+    `add` and `learn`."""
 
     def __init__(self, *environments: Mapping[str, str]) -> None:
         self.values: set[str] = set()
@@ -155,14 +155,14 @@ class Secrets:
             self.values |= {value, quote(value, safe=""), json.dumps(value)[1:-1]}
 
     def learn(self, words: Sequence[str]) -> None:
-        """Notes the secrets that a command line holds."""
+        """Adds the secrets in a command line."""
         for word, shown in zip(words, self.command(words), strict=True):
             if shown != word and STAND_IN in shown:
                 head, _, tail = shown.partition(STAND_IN)
                 self.add(word[len(head) : len(word) - len(tail)])
 
     def command(self, words: Iterable[str]) -> list[str]:
-        """A command line without credentials, by the flags that common programs take them with."""
+        """A command line without credentials, recognised by the flags that common programs use for them."""
         shown: list[str] = []
         before = ""
         for word in words:
@@ -185,7 +185,7 @@ class Secrets:
         return f"-p{STAND_IN}" if _ATTACHED.fullmatch(word) else self.text(word)
 
     def text(self, text: str) -> str:
-        """The text without what is known to be, or has the form of, a credential."""
+        """The text with every known credential, and everything in the form of one, replaced."""
         for value in sorted(self.values, key=len, reverse=True):
             if value in text:
                 text = text.replace(value, STAND_IN)
@@ -199,7 +199,7 @@ class Secrets:
         return _FLAGGED.sub(_hidden, text) if "-" in text else text
 
     def left(self, text: str) -> list[str]:
-        """Names of what a text still holds; empty after `text`."""
+        """Names the kinds of credentials that a text still contains; empty after `text`."""
         rules = [rule.name for rule in RULES if rule.pattern.search(text)]
         return rules + ["value of a secret variable or argument"] * any(value in text for value in self.values)
 
@@ -216,15 +216,14 @@ def _hidden(match: re.Match[str]) -> str:
 
 
 def random_looking(text: str) -> list[str]:
-    """Words of a text that look as if a machine had made them at random: for a person to look at, since no rule knows
-    them."""
+    """Words of a text that look randomly generated: for a person to look at, since no rule knows them."""
     return [word for word in dict.fromkeys(_WORDS.findall(text)) if _is_random(word)]
 
 
 def _is_random(word: str) -> bool:
     digits, upper, lower = (sum(map(kind, word)) for kind in (str.isdigit, str.isupper, str.islower))
     if _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES:
-        return False  # Inductor's name by a hash of the contents; a path
+        return False  # a name that Inductor hashes from contents; a path
     if re.fullmatch(r"[0-9a-f]{32,}|[0-9A-F]{32,}", word):
         return digits > 0
     bits = -sum(count / len(word) * math.log2(count / len(word)) for count in Counter(word).values())

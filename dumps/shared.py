@@ -1,9 +1,9 @@
-"""Files with the same bytes are one file: ranks that compile the same graph, and recompiles that change nothing, share
-it.
+"""Keeps files with equal bytes only once: ranks that compile the same graph, and recompiles that change nothing, share
+them.
 
-Equal files are hard links to each other. Each process lists what it wrote in `<process>/files.txt` (hash and path),
-where the others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where
-the file system has no hard links every file stands by itself. The bytes of an existing file are never changed.
+Equal files are hard links to each other. Each process lists the files it wrote in `<process>/files.txt` (hash and
+path), where the others look; a listed file is compared byte by byte before it is linked, so a list may be out of date.
+Where the file system has no hard links, every file is a copy. The bytes of an existing file are never changed.
 
 For example:
 
@@ -26,11 +26,11 @@ LIST_FILE = "files.txt"
 
 BLOCK_BYTES = 4096
 SMALL_BYTES = 512
-"""Smaller files are not worth looking for."""
+"""Smaller files are not shared."""
 
 
 class SharedFiles:
-    """The files of one process; safe for several threads, and for the run's other processes and hosts.
+    """Writes the files of one process; safe with several threads, and with the run's other processes and hosts.
 
     `disk_bytes` is what this object added to the disk, in blocks, less what it removed.
     """
@@ -45,11 +45,11 @@ class SharedFiles:
         self._lock = threading.Lock()
 
     def place(self, path: Path, data: bytes) -> str:
-        """Makes `path`, which may not exist yet: a link where the bytes are in the run already, else a file, not
+        """Creates `path`, which must not exist: as a link where the run already has these bytes, else as a file, not
         synced.
 
-        Returns the name to `publish` it under; empty when there is nothing to publish. Raises OSError when the disk
-        refuses.
+        Returns the name to `publish` the file under; empty when there is nothing to publish. Raises OSError when the
+        disk refuses.
         """
         name = hash_bytes(data) if len(data) >= SMALL_BYTES else ""
         if name and self._linked(name, path, data):
@@ -60,7 +60,7 @@ class SharedFiles:
         return name
 
     def publish(self, path: Path, name: str) -> None:
-        """Lists a file, so that equal ones become links to it."""
+        """Lists a file, so that other processes can link to it."""
         if not name:
             return
         with self._lock:
@@ -70,8 +70,8 @@ class SharedFiles:
         append(self.run / self.process / LIST_FILE, line)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole. Nobody waits for the
-        disk."""
+        """Writes a file that may exist; a reader sees either the old bytes or the new ones, whole. The file is not
+        synced."""
         temporary = temporary_beside(path)
         try:
             name = self.place(temporary, data)
@@ -82,14 +82,14 @@ class SharedFiles:
         self.publish(path, name)
 
     def remove(self, path: Path) -> None:
-        """Deletes a file; its bytes go too unless another graph uses them."""
+        """Deletes a file; its bytes are freed unless another path links to them."""
         freed = _own_bytes(path)
         path.unlink(missing_ok=True)
         self._count(-freed)
 
     def unite(self) -> None:
-        """Links what this process and one with a smaller name wrote at the same moment; called when the process
-        ends."""
+        """Links equal files that this process and one with a smaller name wrote at the same moment; called when the
+        process ends."""
         self._look(below=self.process)
         for name, below in _listed(Tail(self.run / self.process / LIST_FILE)):
             path = self.run / below
@@ -115,7 +115,7 @@ class SharedFiles:
             if path.read_bytes() == data:
                 return True
             path.unlink()
-        except OSError:  # it is gone, or there are no hard links here
+        except OSError:  # it was deleted, or there are no hard links here
             path.unlink(missing_ok=True)
         return False
 
@@ -140,12 +140,12 @@ class SharedFiles:
 
 
 def in_blocks(size_bytes: int) -> int:
-    """What a file of that size takes on disk."""
+    """The size on disk of a file of that size."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _listed(tail: Tail) -> list[tuple[str, str]]:
-    """The names and paths that a list got since the last look."""
+    """The (name, path) pairs that were added to a list since the last read."""
     try:
         lines = tail.read()
     except OSError:
@@ -155,7 +155,7 @@ def _listed(tail: Tail) -> list[tuple[str, str]]:
 
 
 def _own_bytes(path: Path) -> int:
-    """The bytes that are freed with this file: none when another path has them too."""
+    """The bytes that deleting this file frees: none when another path links to them."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -19,7 +19,7 @@ DTYPES = {
     "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128",
     "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
 }  # fmt: skip
-"""How dtypes are written on edges, as in torch's own readable graphs."""
+"""Short forms of dtypes, as in torch's own readable graphs."""
 
 
 def shorten(text: str, longest: int) -> str:
@@ -49,5 +49,5 @@ def value_of(dtype: str, shape: str) -> str:
 
 
 def row_value(row: NodeRow) -> str:
-    """The value of a node."""
+    """The value of a node as one text."""
     return value_of(row.dtype, row.shape)

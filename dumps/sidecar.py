@@ -1,8 +1,8 @@
-"""What tables show of a graph, as columns beside graph.json, so that `ls`, `show` and the TUI never parse a whole
+"""The data of a graph's tables, as columns beside graph.json, so that `ls`, `show` and the TUI never parse a whole
 graph.json.
 
 `table.msgpack` holds the columns with interned strings. It is derived and can be rebuilt from the record at any time;
-nothing may read it as the truth. (`ls` does not need it either: the journal says how many nodes a graph has.)
+nothing may take it for the truth. (`ls` does not need it either: the journal has the number of nodes of a graph.)
 
 >>> table = build(record)
 >>> table.row(0).name
@@ -32,7 +32,7 @@ ITEM_BYTES = {
     "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1, "complex32": 4, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
-"""A dtype that is not listed has one."""
+"""Bytes per element; 1 for a dtype that is not listed."""
 
 
 _CALL = re.compile(r"^\s*def call\b|^def call\b")
@@ -43,7 +43,7 @@ _NAMES = re.compile(r"\b\w+\b")
 
 
 class Buffer(msgspec.Struct, frozen=True):
-    """A buffer, its size, and the kernel or operator that writes to it first."""
+    """A buffer, its size, and the first kernel or operator that writes to it."""
 
     name: str
     bytes: int
@@ -63,7 +63,8 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def peak(source: str) -> Peak:
-    """The peak of a wrapper; of nothing where it allocates nothing, or is no wrapper."""
+    """Returns the peak of an Inductor wrapper, from its text: allocations and `del` lines of `call`. 0 bytes where the
+    wrapper allocates nothing, or the text is no wrapper."""
     held: dict[str, tuple[str, int]] = {}
     writers: dict[str, str] = {}
     most, at = 0, dict(held)
@@ -141,7 +142,7 @@ class NodeRow(msgspec.Struct):
 
 
 class Table(msgspec.Struct):
-    """table.msgpack: columns of equal length; those of texts hold positions in `strings`."""
+    """table.msgpack: columns of equal length; text columns hold positions in `strings`."""
 
     format: int
     strings: list[str]
@@ -164,7 +165,7 @@ class Table(msgspec.Struct):
         return len(self.name)
 
     def row(self, index: int) -> NodeRow:
-        """The node at that position."""
+        """The node at position `index`."""
         text = self.strings
         return NodeRow(
             index,
@@ -201,14 +202,14 @@ class _Head(msgspec.Struct):
 
 
 class Intern(dict[T, int]):
-    """Numbers each new thing."""
+    """Gives each new thing the next number; returns the known number of others."""
 
     def __call__(self, thing: T) -> int:
         return self.setdefault(thing, len(self))
 
 
 def dims_text(column: str) -> str:
-    """A shape or stride column as people read it: [2, s0]."""
+    """A shape or stride column in readable form: [2, s0]."""
     return column.replace('"', "")
 
 
@@ -218,7 +219,8 @@ def dims_value(column: str) -> Any:
 
 
 def value_columns(value: Value | None, hint: Callable[[Dim], int | None]) -> tuple[str, str, str, str, int | None]:
-    """A value as its columns dtype, shape, stride, device and bytes (None: unknown); `hint` gives a dim its number."""
+    """Returns the columns of a value: dtype, shape, stride, device and bytes (None: unknown). `hint` returns the number
+    of a dim."""
     if isinstance(value, TensorValue):
         size: int | None = ITEM_BYTES.get(value.dtype, 1)
         for dim in map(hint, value.shape):
@@ -279,8 +281,8 @@ def read_table(path: Path) -> Table:
 
 
 def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator[tuple[Table, str]]:
-    """Reads the bytes of table.msgpack column by column, in slices: the table, and the name of the column that was read
-    last."""
+    """Reads the bytes of table.msgpack column by column, in slices; yields the table so far, and the name of the column
+    read last."""
     try:
         head = msgspec.msgpack.decode(data, type=_Head)
         raw = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])

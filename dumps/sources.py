@@ -1,8 +1,8 @@
-"""Copies of the user's source files that stacks of a process name: written once each, by content, and found again by
-their path.
+"""Copies of the user's source files that stack traces of a process name: each text is written once, by content, and
+found by the path of its file.
 
-`<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` says which file each one is. Bounded in size and
-number; what was left out is said there. It never opens a file that a dump names: the recorder hands over the text, and
+`<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` lists their files. Size and number are bounded;
+the list also names what was left out. No file that a dump names is ever opened: the recorder passes in the text, and
 readers get the copy.
 
 >>> Path("pid1").mkdir()
@@ -45,12 +45,12 @@ class SourceRecord(msgspec.Struct, omit_defaults=True):
 
 
 class SourceWriter:
-    """Keeps copies in the folder of one process, which this process alone writes."""
+    """Writes the copies of one process into its folder, where no other process writes."""
 
     def __init__(self, process: Path) -> None:
         self.process = process
         self.known: set[str] = set()
-        """Files that were kept, or left out, already."""
+        """Files that were already kept, or left out."""
         self.disk_bytes = 0
         self._bytes = 0
         self._texts: set[str] = set()
@@ -86,7 +86,7 @@ class SourceWriter:
 
 
 class Sources:
-    """The copies that one process kept; nothing for runs of before there were any."""
+    """The copies that one process kept; empty for a run from before copies were kept."""
 
     def __init__(self, process: Path) -> None:
         self.process = process

@@ -19,7 +19,8 @@ LARGEST = 8
 
 
 class Statistics(msgspec.Struct):
-    """Bytes are as recorded; `unknown_sizes` counts values whose size was not known then (unbacked symbols)."""
+    """Counts over one graph. Bytes are those when recorded; `unknown_sizes` counts values whose size was unknown
+    (unbacked symbols)."""
 
     nodes: int
     ops: dict[str, int]

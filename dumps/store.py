@@ -1,8 +1,8 @@
-"""Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
-no torch.
+"""Opens recorded data: a run with its graphs, or one graph, by its folder or by the name that a user typed. Reading
+needs no torch.
 
-Also: inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their
-placeholders.
+Also: the inputs of a graph that never runs itself. They are taken, by placeholder name, from the graphs of the same
+compile that ran in its place.
 
 Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing
 found in a dump is executed, imported or trusted.
@@ -64,7 +64,8 @@ if TYPE_CHECKING:
 
 
 def borrowed(saved: SavedGraph) -> InputsRecord | None:
-    """What was observed of this graph's inputs when graphs of its compile ran; None when none of them did."""
+    """The inputs of this graph as observed when other graphs of its compile ran in its place; None when none of them
+    ran."""
     if saved.run is None:
         return None
     compile_name = saved.local_id.partition("/")[0]
@@ -95,8 +96,8 @@ def _placeholders(saved: SavedGraph) -> list[str]:
 
 
 def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGraph]:
-    """The graphs that ran in place of this one; numbers (".N") count per stage, so some are matched by the order of
-    capture."""
+    """Yields the graphs that run in place of this one. Numbers (".N") count per stage, so some graphs are matched by
+    the order of capture."""
     places = [graph.local_id for graph in mine]
     if saved.local_id not in places:
         return
@@ -109,7 +110,7 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
         near = (graph for graph in reversed(mine[:at]) if graph.stage == "joint_passed")
         lender = by_id.get(f"{compile_name}/{kind}{number}")
         if kind == "inference" and (lender is None or lender.own_inputs_record is None):
-            lender = next(near, None)  # freezing: the inner compiler sees another graph than the one before the passes
+            lender = next(near, None)  # freezing: the inner compiler gets another graph than the passes
         if lender is not None:
             yield lender
     elif saved.stage == "pre_grad":
@@ -125,7 +126,7 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
 
 
 def _values(item: InputRecord | StoredTensor | Value | None) -> Iterator[TensorValue]:
-    """The tensors in the record of an input, with those inside and behind others."""
+    """Yields the tensors in an input's record, including the inner tensors and bases of others."""
     if isinstance(item, TensorValue):
         yield item
         yield from _values(item.base)
@@ -138,7 +139,7 @@ def _values(item: InputRecord | StoredTensor | Value | None) -> Iterator[TensorV
 
 
 def _regrouped(item: InputRecord, by: int) -> InputRecord:
-    """A copy whose storages have other numbers: each record counts its own."""
+    """Returns a copy with all storage numbers shifted by `by`, as each record numbers its storages from 0."""
     copy = deepcopy(item)
     for value in _values(copy):
         value.storage = None if value.storage is None else value.storage + by
@@ -146,8 +147,8 @@ def _regrouped(item: InputRecord, by: int) -> InputRecord:
 
 
 class CodeFile:
-    """One file of generated code by the name of its text; `path` is the file that holds it, maybe with others and
-    compressed."""
+    """One file of generated code. `name`: its name; `path`: the file that stores it, maybe compressed and with
+    others."""
 
     def __init__(self, path: Path, name: str = "") -> None:
         self.path = path
@@ -159,7 +160,7 @@ class CodeFile:
         return self.read_text().encode("utf-8", "backslashreplace")
 
     def read_text(self) -> str:
-        """The same, decoded."""
+        """The text as it was generated, as str; raises UnreadableError."""
         text = read_bytes(self.path).decode("utf-8", "backslashreplace")
         return text if self.name == plain_name(self.path.name) else kernels.split(text)[self.name]
 
@@ -190,11 +191,11 @@ class SavedGraph(Displayed):
         self.rank = row.rank if row else None
         """The rank of the process, where it had one."""
         self.status = row.status if row else "saved"
-        """The last state in the journal; "saved" for a case folder."""
+        """The graph's last state in the journal; "saved" for a case folder."""
         self.error = row.error if row else None
-        """Why it failed, or that its process died with this graph in flight."""
+        """Why the graph failed, or that its process died while it was in flight."""
         self.seconds = row.seconds if row else None
-        """How long it took to compile."""
+        """Seconds that the graph took to compile."""
 
     def __repr__(self) -> str:
         return f"SavedGraph({str(self.path)!r})"
@@ -206,7 +207,7 @@ class SavedGraph(Displayed):
 
     @property
     def name(self) -> str:
-        """What commands take: RUN/ID, or the path of a case folder; in an archive, by the path of the archive."""
+        """The name that commands take: RUN/ID, or the path of a case folder; in an archive, below its path."""
         return f"{self.run.name}/{self.id}" if self.run else str(typed_path(self.path))
 
     @property
@@ -231,7 +232,7 @@ class SavedGraph(Displayed):
 
     @property
     def kept(self) -> Callable[[str], memoryview] | None:
-        """Gives the bytes of recorded values by the names of their storages; None where none were kept."""
+        """Returns the bytes of a storage by its name; None where the run has no storages."""
         return self.tensors.get if self.tensors_dir.is_dir() else None
 
     @cached_property
@@ -246,21 +247,21 @@ class SavedGraph(Displayed):
 
     @property
     def sourced(self) -> bool:
-        """Whether it holds source of the program's own that `--trust` runs; False where it cannot be read."""
+        """Whether the record holds source of the user's program that `--trust` runs; False where it cannot be read."""
         with suppress(GraphdbgError):
             return any(definition.program and not definition.missing for definition in self.record.definitions)
         return False
 
     @cached_property
     def inputs_record(self) -> InputsRecord | None:
-        """What was seen of the inputs in a real execution, its own or that of the graphs which ran in its place (see
-        `borrowed`), checked; None when it was never seen to run."""
+        """The inputs as observed in a real execution, checked: when this graph ran, or graphs in its place (see
+        `borrowed`); None when none of these ran."""
         own = self.own_inputs_record
         return own if own is not None else borrowed(self)
 
     @cached_property
     def own_inputs_record(self) -> InputsRecord | None:
-        """The same, of this graph alone: what lies in its folder."""
+        """The inputs that were observed when this graph itself ran, from its own folder; None when it never ran."""
         path = self.path / INPUTS_FILE
         if (last := self._held_inputs()) is not None:
             return last
@@ -270,7 +271,7 @@ class SavedGraph(Displayed):
         return record
 
     def _held_inputs(self) -> InputsRecord | None:
-        """The inputs that the process of this graph held last, where nobody has turned them into inputs.json yet."""
+        """The inputs in the graph's held file, while that has not been converted to inputs.json."""
         if self.run is None or self._row is None:
             return None
         path = self.run.path / self._row.process / held.FOLDER / self._row.local
@@ -284,7 +285,7 @@ class SavedGraph(Displayed):
 
     @cached_property
     def table(self) -> sidecar.Table:
-        """What tables show, from the sidecar; from the record when the sidecar is missing."""
+        """The nodes as columns, from the sidecar; from the record when the sidecar is missing."""
         return sidecar.read_table(self.path / sidecar.TABLE) if self.has_table else sidecar.build(self.record)
 
     @property
@@ -341,7 +342,7 @@ class SavedGraph(Displayed):
 
 
 class Run(Displayed):
-    """One recorded command. What it says is as of when it was opened.
+    """One recorded command. Its processes and rows are read once, on first use.
 
     >>> run = Run(Path("myrun"))
     >>> len(run.graphs()), run.graph("0_0/f").id
@@ -357,7 +358,7 @@ class Run(Displayed):
 
     @property
     def name(self) -> str:
-        """What commands take: the path of the folder, or of the archive that it was unpacked from."""
+        """The name that commands take: the path of the folder, or of the archive that it was unpacked from."""
         return str(typed_path(self.path))
 
     @cached_property
@@ -377,7 +378,7 @@ class Run(Displayed):
 
     @property
     def inputs_json(self) -> dict[str, str]:
-        """The same as `of_a_trace`, for JSON."""
+        """`of_a_trace` as a field of JSON answers; {} for a recorded run."""
         return {"inputs": OF_A_TRACE} if self.of_a_trace else {}
 
     def events(self, process: index.Process) -> list[journal.Event]:
@@ -421,11 +422,11 @@ def open_run(path: str | Path) -> Run:
 
 
 def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
-    """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before
-    it where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file
-    that `pack` wrote stands for the run in it.
+    """Opens the target of `text`, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with
+    `1:` before it where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as
+    `case/`. A file that `pack` wrote stands for the run in it.
 
-    Raises UsageError saying what was looked for and where.
+    Raises UsageError with what was looked for, and where.
     """
     path = Path(os.path.normpath(Path(cwd or "") / text))
     try:
@@ -458,7 +459,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
 
 
 def is_script(text: str, cwd: str | Path | None = None) -> bool:
-    """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text
+    """Whether `text` names a program where something saved is expected: a name that ends in .py, or an executable text
     with #!."""
     path = Path(cwd or "") / text
     try:
@@ -473,8 +474,8 @@ def is_script(text: str, cwd: str | Path | None = None) -> bool:
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
-    """The graph that a text names; of a run the worst graph known, which is reported. Raises UsageError for an empty
-    run."""
+    """Opens the graph that a text names; for a run, its worst known graph, which is reported on stderr. Raises
+    UsageError for an empty run."""
     target = resolve(text, cwd)
     if isinstance(target, SavedGraph):
         return target

@@ -1,7 +1,7 @@
 """Python's syntax trees, in any thread.
 
-Before Python 3.11.8 a text that is parsed while another thread parses one may be refused for nothing ("AST constructor
-recursion depth mismatch": both count in one place), so it is parsed again. There is no lock: a process forked while
+Before Python 3.11.8, parsing a text while another thread parses may fail without reason ("AST constructor recursion
+depth mismatch": both threads share one counter), so it is parsed again. There is no lock: a process forked while
 another thread holds it would wait for ever. No torch.
 
 >>> ast.unparse(parsed("x=1")), ast.unparse(expression("x+1")), literal("(1, 'a')")
@@ -14,7 +14,7 @@ import ast
 from typing import Any
 
 _TIMES = 50
-"""With three threads that do nothing else one text in twenty is refused."""
+"""With three threads that only parse, one text in twenty is refused."""
 
 
 def parsed(text: str | bytes) -> ast.Module:

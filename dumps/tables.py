@@ -1,4 +1,4 @@
-"""Tables as text: aligned columns when piped, a rich table on a terminal. View models in, strings out; prints nothing.
+"""Renders tables as text: aligned columns when piped, a rich table on a terminal. Returns strings, prints nothing.
 
 No name from a dump can move the cursor or recolour the terminal: control characters are shown as escapes.
 
@@ -24,7 +24,7 @@ RICH_ROWS = 200
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _COLOUR = r"[0-47]|2[2-7]|3[0-9]|4[0-9]|9[0-7]|10[0-7]|[34]8;5;\d+|[34]8;2;\d+;\d+;\d+"
-"""Colours and weights; nothing that hides or blinks."""
+"""Colours and weights, without codes that hide text or make it blink."""
 _SEEN = re.compile(rf"\x1b\[(?:(?:{_COLOUR});?)*m|{CONTROL.pattern}")
 
 
@@ -45,8 +45,8 @@ def plain(text: str) -> str:
 
 
 def visible(text: str, *, colours: bool = False) -> str:
-    """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and
-    weights that our own tables have; every other control character is written as an escape."""
+    """A text of several lines, safe for a terminal: line breaks and tabs stay, with `colours` also codes for colours
+    and weights; every other control character becomes an escape."""
     return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
 
 
@@ -65,14 +65,14 @@ def one_line(text: str, limit: int = 100) -> str:
 
 
 def on_terminal() -> bool:
-    """Whether stdout is a terminal that a person looks at."""
+    """Whether stdout is a terminal that can show a table."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def render(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], *, terminal: bool = False, styles: Sequence[str] = ()
 ) -> str:
-    """The table as text, one line per row; for a terminal coloured (`styles`: of whole rows) and wrapped to its
+    """Renders the table as text, one line per row; for a terminal in colours (`styles`: one per row) and wrapped to its
     width."""
     cells = [[plain(cell) for cell in row] for row in rows]
     if terminal and len(cells) <= RICH_ROWS:
@@ -88,7 +88,7 @@ def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> str:
 
 
 def _fitting(columns: Sequence[Column], cells: list[list[str]], width: int) -> list[int]:
-    """The positions of the columns to show in `width` characters."""
+    """The positions of the columns that fit into `width` characters."""
     needed = [max(len(column.title), *(len(row[i]) for row in cells), 0) + 3 for i, column in enumerate(columns)]
     kept = list(range(len(columns)))
     for i in sorted((i for i in kept if columns[i].expendable), key=lambda i: -columns[i].expendable):
@@ -119,7 +119,7 @@ def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[st
 
 
 def painted(shown: Any, *, width: int | None = None, soft_wrap: bool = True) -> str:
-    """What rich makes of a table or a text for a terminal, in its colours, which NO_COLOR turns off."""
+    """The text that rich prints for a table or a text on a terminal, with colours unless NO_COLOR is set."""
     from io import StringIO
 
     from rich.console import Console

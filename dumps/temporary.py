@@ -1,8 +1,8 @@
-"""Temporary folders that do not outlive their owners, whatever ends them.
+"""Temporary folders that are removed however their owning process ends.
 
-A folder has a file `alive` that every process working in it holds locked. The kernel lets go of the lock when a process
-ends in any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP
-remove the folders of a command before they end it. Only folders that are named like ours are removed.
+A folder has a file `alive`, which every process that works in it holds locked. The kernel releases the lock when a
+process ends in any way, so a folder that nobody holds is left over: the next command to start removes it. SIGTERM and
+SIGHUP remove the folders of a command before they end it. Only folders with graphdbg's own prefixes are removed.
 
 >>> with folder("graphdbg-pack-") as work:
 ...     (work / "run.json").touch()
@@ -26,18 +26,18 @@ from .errors import CannotWriteError
 ALIVE = "alive"
 _OURS = "zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test", "handed"
 PREFIXES = tuple(f"graphdbg-{what}-" for what in _OURS)
-"""The names of folders that can be removed without ending a process."""
+"""The prefixes of folders that may be removed without ending a process."""
 
 _mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}
-"""The folders that go with the process that made them: it, the descriptor that holds the folder, and how it is
-removed."""
+"""Folder -> the process that created it and removes it, the descriptor that holds the folder, and the function that
+removes it."""
 
 
 def _remove_tree(path: Path) -> None:
-    """Removes a folder with one descriptor open at a time (`shutil.rmtree` opens one for every level): more may not be
-    left. Nobody else can write in it."""
+    """Removes a folder with one descriptor open at a time (`shutil.rmtree` opens one per level, and more may not be
+    left). No other process may write in it."""
     for place, folders, files in os.walk(path, topdown=False):
-        # Of folders, first those that are links.
+        # Links to folders are unlinked before the folders are removed.
         for remove, names in ((os.unlink, (*files, *folders)), (os.rmdir, folders)):
             for name in names:
                 with contextlib.suppress(OSError):
@@ -47,16 +47,16 @@ def _remove_tree(path: Path) -> None:
 
 
 def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
-    """A fresh folder that goes with this process. Raises OSError, and EnvironmentLackError where nothing can be made
-    anywhere."""
+    """Creates a folder that is removed when this process ends. Raises OSError, and EnvironmentLackError where no
+    temporary folder can be created."""
     path, handle = held(prefix)
     _mine[path] = os.getpid(), handle, removal
     return path
 
 
 def held(prefix: str) -> tuple[Path, int]:
-    """A fresh folder for temporary files and the descriptor that holds it; raises as `make` does, and then leaves
-    none."""
+    """Creates a temporary folder; returns it and the descriptor that holds it. Raises as `make` does, and then leaves
+    no folder."""
     import tempfile  # late: most commands need none
 
     try:
@@ -73,7 +73,7 @@ def held(prefix: str) -> tuple[Path, int]:
 
 @contextmanager
 def folder(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Generator[Path]:
-    """The same for a block."""
+    """Creates a folder as `make` does, and removes it at the end of the block."""
     path = make(prefix, removal)
     try:
         yield path
@@ -82,31 +82,30 @@ def folder(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Gen
 
 
 def remove(path: Path) -> None:
-    """Removes a folder that this process made; what another one made stays."""
+    """Removes a folder that this process created; does nothing for other folders."""
     maker, handle, removal = _mine.get(path, (0, -1, _remove_tree))
     if maker == os.getpid():
         del _mine[path]
-        os.close(handle)  # first: removing needs one
+        os.close(handle)  # first: removing needs a descriptor
         removal(path)
 
 
 def mine(path: Path) -> bool:
-    """Whether a path lies in a folder that this process made."""
+    """Whether a path lies in a folder that this process created."""
     return any(known in _mine and _mine[known][0] == os.getpid() for known in (path, *path.parents))
 
 
 @atexit.register
 def remove_mine() -> None:
-    """Removes the folders that this process made and did not remove yet."""
+    """Removes the remaining folders that this process created."""
     for path in [*_mine]:
         remove(path)
 
 
 def hold(path: Path) -> int:
-    """Marks the folder as in use by this process, as long as the returned descriptor is open; children of a fork do so
-    too.
+    """Marks the folder as in use while the returned descriptor is open, in this process or in a forked child.
 
-    The file is held before it gets its name: one that is there and free is never seen, not even for a moment.
+    The lock file is locked before it gets its name, so that nobody sees it unlocked in between.
     """
     import tempfile
 
@@ -117,7 +116,7 @@ def hold(path: Path) -> int:
             handle = os.open(file, os.O_RDWR)
         except FileNotFoundError:
             handle, own_file = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=path)
-        with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
+        with contextlib.suppress(OSError):  # a file system without locks: then no folder ever counts as left over
             fcntl.flock(handle, fcntl.LOCK_SH)
         if own_file is None or _named(Path(own_file), file):
             return handle
@@ -125,7 +124,7 @@ def hold(path: Path) -> int:
 
 
 def _named(own_file: Path, path: Path) -> bool:
-    """Gives a file its name; False where another was quicker."""
+    """Gives the lock file its name; returns False where another process was first."""
     try:
         os.link(own_file, path)
     except FileExistsError:
@@ -139,8 +138,8 @@ def _named(own_file: Path, path: Path) -> bool:
 
 
 def nobody_holds(path: Path) -> bool:
-    """Whether the lock of a folder exists, is ours, and is free. A folder without one is being made, or of an older
-    version."""
+    """Whether the lock of a folder exists, belongs to this user, and is free. A folder without lock is being created,
+    or comes from an older version."""
     try:
         if path.is_symlink() or path.stat().st_uid != os.getuid():
             return False
@@ -160,7 +159,7 @@ def nobody_holds(path: Path) -> bool:
 def remove_left_over(
     prefixes: tuple[str, ...] = PREFIXES, removal: Callable[[Path], object] = _remove_tree
 ) -> list[Path]:
-    """Removes folders with these names that nobody holds, where temporary folders are made; returns them."""
+    """Removes the folders with these prefixes that nobody holds, from the folder of temporary files; returns them."""
     with contextlib.suppress(OSError), os.scandir(_place()) as entries:
         folders = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]
         folders = [path for path in folders if nobody_holds(path)]
@@ -171,7 +170,7 @@ def remove_left_over(
 
 
 def _place() -> str:
-    """The folder that `tempfile` chooses, without the import."""
+    """The folder that `tempfile` would choose, without importing it."""
     if "tempfile" in sys.modules:
         return sys.modules["tempfile"].gettempdir()
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
@@ -179,7 +178,8 @@ def _place() -> str:
 
 
 def go_on_signals() -> None:
-    """From now on SIGTERM and SIGHUP, where they would end this process at once, remove its folders first."""
+    """Makes SIGTERM and SIGHUP remove this process's folders before they end it, where they have their default
+    action."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:

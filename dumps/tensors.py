@@ -1,8 +1,8 @@
-"""Tensor storages by content: each file is named by the hash of its bytes and written once, by whichever process comes
-first.
+"""Tensor storages by content: each file is named by the hash of its bytes and written once, by the first process that
+has them.
 
-A file is a valid safetensors file with one uint8 tensor called `data`; what the bytes mean (dtype, shape, stride) is
-said by the records that refer to it. Imports neither torch nor numpy; reading maps the file and checks its hash.
+A file is a valid safetensors file with one uint8 tensor called `data`; dtype, shape and stride are in the records that
+refer to it. Imports neither torch nor numpy; reading maps the file and checks its hash.
 
 >>> store = TensorStore(Path("run/tensors"))
 >>> name = store.put(b"\\x00" * 16)
@@ -32,18 +32,18 @@ Bytes = bytes | bytearray | memoryview
 HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _MAX_HEADER_BYTES = 1 << 16
 _HOLES_BYTES = 1 << 30
-"""Zeros that a copy has left out of the file are read, up to so many."""
+"""A sparse file is read up to this size, as a copy may leave out zeros."""
 
 
 class TensorSink(Protocol):
-    """Where encoders put storages and decoders find them."""
+    """Interface with which encoders store tensor storages and decoders read them."""
 
     def accepts(self, size_bytes: int) -> bool:
-        """Whether a storage of that size should be put at all; when not, only its metadata is recorded."""
+        """Whether a storage of that size may be stored; if not, only its metadata is recorded."""
         ...
 
     def put(self, data: Bytes) -> str:
-        """Keeps the bytes and returns the name to find them by."""
+        """Keeps the bytes and returns their name."""
         ...
 
     def get(self, name: str) -> Bytes:
@@ -111,7 +111,7 @@ class TensorStore:
         return name
 
     def has(self, name: str) -> bool:
-        """Whether a file of that name is there (its bytes are not looked at)."""
+        """Whether a file of that name exists (its bytes are not checked)."""
         return bool(HASH.fullmatch(name)) and (self.folder / name).is_file()
 
     def size_bytes(self, name: str) -> int:
@@ -126,7 +126,7 @@ class _Entry(msgspec.Struct):
 
 
 def file_header(sizes: Mapping[str, int]) -> bytes:
-    """What stands before the bytes of uint8 tensors in a safetensors file: their names and sizes, in order."""
+    """The header of a safetensors file of uint8 tensors: their names and sizes, in order."""
     ends = list(accumulate(sizes.values(), initial=0))
     places = zip(sizes.items(), ends, ends[1:], strict=False)
     text = msgspec.json.encode({name: _Entry("U8", [size], (start, end)) for (name, size), start, end in places})
@@ -155,7 +155,7 @@ def _verified(path: Path, name: str) -> memoryview:
 
 
 def data_start(mapped: memoryview, what: str) -> int:
-    """Where the bytes begin in a safetensors file with the one tensor `data`; raises UnreadableError for any other
+    """The offset of the bytes in a safetensors file with the single tensor `data`; raises UnreadableError for any other
     file."""
     length = int.from_bytes(mapped[:8], "little")
     if len(mapped) < 8 or length > _MAX_HEADER_BYTES or 8 + length > len(mapped):

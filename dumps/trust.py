@@ -1,8 +1,8 @@
-"""Whether a dump is trusted: its source runs where the user says `--trust`, its settings also where the user recorded
-it here.
+"""Whether a dump is trusted: its source runs only under `--trust`, its settings apply also where this user recorded it
+here.
 
-Nothing that is read from a dump, a journal or the environment grants it: `bind` marks a run that is recorded here, and
-`ours` tells whether one is.
+Nothing that is read from a dump, a journal or the environment grants trust: `bind` marks a run that is recorded here,
+and `ours` checks for that mark.
 
 >>> given()
 False
@@ -23,14 +23,14 @@ from pathlib import Path
 MARK = ".recorder"
 """The file in a folder that holds its id."""
 PLACE = "recorded"
-"""The folder in the state folder that holds a file of each id."""
+"""The folder, in the state folder, with one file per id."""
 
 RINGS = "armed"
-"""The folder in the state folder that holds the ring buffers."""
+"""The folder, in the state folder, with the ring buffers."""
 
 _RUN, _DEPTH, _GRAPH_DEPTH = "run.json", 8, 4
 _MADE = ("case", ".work")
-"""Names of what a minification creates in its folder, of a graph that is trusted."""
+"""Entries that a minification creates in its folder; what lies in them is of a graph that is trusted."""
 _MOST = 500
 _READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 
@@ -42,7 +42,7 @@ def place() -> Path:
 
 
 def rings() -> list[Path]:
-    """The folder of what armed processes keep beside the ids (see toolkit.recorder.armed)."""
+    """The ring buffers that armed processes keep beside the ids (see toolkit.recorder.armed)."""
     try:
         return sorted((place().parent / RINGS).iterdir())
     except (OSError, RuntimeError, KeyError):
@@ -50,7 +50,7 @@ def rings() -> list[Path]:
 
 
 def bind(folder: Path) -> None:
-    """Marks a folder that the caller has just created as ours, unless it holds an id already."""
+    """Marks a folder that the caller has just created as this user's own, unless it holds an id already."""
     with contextlib.suppress(OSError, RuntimeError, KeyError):
         known, name = place(), os.urandom(16).hex()
         known.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,8 +60,8 @@ def bind(folder: Path) -> None:
 
 
 def ours(path: Path) -> bool:
-    """Whether a run, a graph in one, or the case in the folder of a minification lies in a folder of ours, which no
-    link leads to and nobody else may write."""
+    """Whether a run, a graph in one, or the case in a minification's folder lies in a marked folder that no link leads
+    to and nobody else may write."""
     try:
         folder = _holder(os.path.realpath(path))
         return folder is not None and _is_bound(folder)
@@ -70,7 +70,7 @@ def ours(path: Path) -> bool:
 
 
 def _holder(path: str) -> Path | None:
-    """The folder whose id counts for a path."""
+    """The folder whose id decides about a path; None where there is none."""
     for above in (Path(path), *Path(path).parents[:_DEPTH]):
         parts = Path(path).relative_to(above).parts
         if (above / _RUN).exists():
@@ -98,7 +98,7 @@ def _own(status: os.stat_result) -> bool:
 
 
 def _text(path: Path) -> str:
-    """A short file of this user's; empty where it is another's, or no file. Raises OSError."""
+    """The text of a short file of this user; empty where it belongs to another user, or is no file. Raises OSError."""
     handle = os.open(path, _READ)
     try:
         status = os.fstat(handle)
@@ -108,7 +108,7 @@ def _text(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """A new file. Raises OSError where there is one."""
+    """Writes a new file. Raises OSError where it exists."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         os.write(handle, os.fsencode(text))
@@ -117,7 +117,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _forget(known: Path) -> None:
-    """Removes ids, once there are many: those whose folder is no longer where it was, then the oldest."""
+    """Removes ids once there are many: first those whose folder has gone or changed, then the oldest."""
     names = [entry.name for entry in os.scandir(known)]
     if len(names) <= _MOST:
         return
@@ -135,7 +135,7 @@ def _forget(known: Path) -> None:
 
 
 def _there(folder: Path) -> str:
-    """The stamp of a folder; empty where there is none."""
+    """The stamp of a folder; empty where it does not exist."""
     try:
         return _stamp(folder)
     except OSError:
@@ -156,14 +156,15 @@ def given() -> bool:
 
 def trusted(run: Path | None = None) -> bool:
     """Whether the settings of a run, or of a graph by its folder, may name commands, paths and code (see `permitted`):
-    where this user recorded it here, or says `--trust`. Without a path: of the run that this process works on."""
+    if this user recorded it here, or said `--trust`. Without a path: whether those of the run that this process works
+    on may."""
     if given() or run is None:
         return given() or _ours
     return str(run.absolute()) in _made or ours(run)
 
 
 def settle() -> None:
-    """Records that this process works on a run that its parent knows to be the user's own, and on no other."""
+    """Notes that this process works only on a run that its parent process knows to be the user's own."""
     global _ours
     _ours = True
 
@@ -174,7 +175,8 @@ def vouch(case: Path) -> None:
 
 
 def grant(ready: Ready | None = None) -> None:
-    """Grants trust from now on. `ready` is called before the first kernel is loaded: it prepares what launches them."""
+    """Grants trust from now on. `ready` is called before the first kernel is loaded, to prepare the kernels'
+    launcher."""
     global _given, _ready
     _given, _ready = True, ready or _ready
 

@@ -26,8 +26,8 @@ OLD = "triton_source"
 
 
 class UserKernel:
-    """One kernel; reads like a file of generated code. `name` ends in .py so that a kernel is found by its plain
-    name."""
+    """One kernel, with the interface of a file of generated code. `name` ends in .py; a kernel is also found by its
+    plain name."""
 
     def __init__(self, kernel: TritonKernel, calls: list[NodeRecord]) -> None:
         self.kernel, self.calls = kernel, calls
@@ -35,11 +35,11 @@ class UserKernel:
         self.name = f"{kernel.name}.py"
 
     def line(self) -> str:
-        """The kernel in a list of kernels."""
+        """The kernel as a line of a list of kernels."""
         return f"{self.name}  (the program's own, {counted(len(self.calls), 'call')})"
 
     def read_text(self) -> str:
-        """Comments on where it is from and how it is called, then the program."""
+        """The kernel's program, after comments on its origin and its calls."""
         kernel = self.kernel
         head = [f"the program's own Triton kernel {kernel.name}" + (f", {_near(kernel.file)}" if kernel.file else "")]
         head += [line for call in self.calls for line in _call(call)]
@@ -49,7 +49,7 @@ class UserKernel:
 
 
 class UserSource:
-    """What was cut out of a module of the user's, which `--trust` runs; reads like a file of generated code."""
+    """Source cut out of a user's module, which `--trust` runs; has the interface of a file of generated code."""
 
     def __init__(self, definition: DefinitionRecord) -> None:
         self.definition = definition
@@ -57,12 +57,12 @@ class UserSource:
         self.stem = Path(definition.file).stem
 
     def line(self) -> str:
-        """The source in a list of kernels."""
+        """The source as a line of a list of kernels."""
         held = [*(f"ops of {space}" for space in self.definition.spaces), *self.definition.values]
         return f"{self.name}  (the program's own: {', '.join(held)})"
 
     def read_text(self) -> str:
-        """Comments on what it is, then the program."""
+        """The program, after comments on its origin and use."""
         definition = self.definition
         head = [f"cut out of the program's {self.name}; --trust runs it"]
         head += [f"{setting} = {value}" for setting, value in definition.values.items()]
@@ -70,15 +70,15 @@ class UserSource:
 
 
 def _commented(head: list[str], program: str, missing: list[str], dropped: Sequence[str] = ()) -> str:
-    """A program under comments that say what it is and what of it was not saved."""
+    """The program under comments on its origin and on the parts that were not saved."""
     head = [*head, *(f"not saved, and it cannot run without: {text}" for text in missing)]
     head += [f"not saved: {text}" for text in dropped]
     return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + (program or "# its source was not kept\n")
 
 
 def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
-    """The user's kernels in the order of their first calls, then what else `--trust` runs. The record of a large graph
-    is read only where it calls a kernel or an operator of the user's."""
+    """The user's kernels in the order of their first calls, then the other sources that `--trust` runs. The record of a
+    large graph is read only where it calls a kernel or an operator of the user's."""
     table = saved.table
     calls = any(CALL in table.strings[at] or is_custom(table.strings[at]) for at in set(table.target))
     if not calls and len(table.target) > _LARGE:
@@ -88,7 +88,7 @@ def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
 
 
 def of_record(record: GraphRecord) -> list[UserKernel]:
-    """The user's kernels of a record; one of an older graphdbg has the kernel's function alone."""
+    """The user's kernels of a record; in a record of an older graphdbg, a kernel's program is its function alone."""
     calls = list(_calls(record.graph))
     if record.kernels:
         own = [[call for call in calls if call.kwargs.get("kernel_idx") == at] for at in range(len(record.kernels))]
@@ -117,7 +117,7 @@ def _call(node: NodeRecord) -> Iterator[str]:
 
 
 def _plain(arg: Arg) -> str:
-    """An argument in short: nodes by name, numbers, symbols."""
+    """A short form of an argument: nodes by name, numbers, symbols."""
     if isinstance(arg, list):
         return ", ".join(_plain(part) for part in cast("list[Arg]", arg))
     tag, content = tag_of(arg)

@@ -1,5 +1,4 @@
-"""Checks the structure of a saved graph before anything is built from it: names, references, tags, expressions, tensor
-names.
+"""Checks the structure of a saved graph before it is used: names, references, tags, expressions, tensor names.
 
 FX executes the code it generates from names, so every name that could reach that code is a plain identifier or refused
 here. Which *functions* a graph may name is decided by `dumps.live`, which knows torch. Must not change or repair
@@ -59,17 +58,17 @@ _PRECISIONS, _THREADS = ("highest", "high", "medium"), 4096
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 Path = str
-"""Where in the file: "node 3 'add_1', args[1]"."""
+"""The place in the file: "node 3 'add_1', args[1]"."""
 
 
 def short(value: Any) -> str:
-    """A value as a message says it."""
+    """The repr of a value for a message, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 class Checker:
-    """Checks one file; every failure names `where`, then the place in it."""
+    """Checks one file; the message of every failure begins with `where`, then the place in the file."""
 
     short = staticmethod(short)
 
@@ -157,7 +156,7 @@ class Checker:
     def argument(
         self, arg: Arg, place: Path, reference: Callable[[str], str], attrs: Iterable[str] = (), depth: int = 0
     ) -> None:
-        """Checks an encoded argument; `reference` says what is wrong with the name of a node, or nothing."""
+        """Checks an encoded argument; `reference` returns what is wrong with a node's name, or ""."""
         if depth > MAX_DEPTH:
             self.fail(place, f"arguments are nested more than {MAX_DEPTH} deep")
         if arg is None or isinstance(arg, (bool, int, float, str)):
@@ -174,7 +173,7 @@ class Checker:
         KINDS[tag].check(body, place, self, Inside(reference, attrs, depth + 1))
 
     def metadata(self, body: Any, place: Path) -> None:
-        """Raises for what is no value."""
+        """Fails where `body` does not decode as a Value."""
         try:
             msgspec.convert(body, Value)
         except msgspec.ValidationError as error:
@@ -186,19 +185,19 @@ class Checker:
         return cast("list[Any]", body)
 
     def one_of(self, word: str, place: Path, known: Sequence[str]) -> None:
-        """Raises for any other word."""
+        """Fails for a word that is not in `known`."""
         if word not in known:
             self.fail(place, f"{short(word)} is none of {', '.join(known)}")
 
     def mapping(self, args: Mapping[str, Arg], place: Path) -> None:
-        """Named arguments that refer to no node: compile kwargs, configs, constructor arguments."""
+        """Checks named arguments, which refer to no node: compile kwargs, configs, constructor arguments."""
         for key, arg in args.items():
             self.name(key, f"{place}, {short(key)}", WORD, "a plain name")
             self.argument(arg, f"{place}, {key}", _no_reference)
 
     def ambient(self, ambient: Ambient) -> None:
-        """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine
-        may have."""
+        """Checks the global state: devices have the form of a device, dtypes and the precision are known words, the
+        number of threads is in range."""
         for device, dtype in ambient.autocast.items():
             self.name(device, "ambient, autocast", DEVICE, "a device")
             self.one_of(dtype, "ambient, autocast", _FLOATS)
@@ -308,8 +307,8 @@ def _no_reference(name: str) -> str:
 
 
 def check_graph(record: GraphRecord, where: str) -> None:
-    """Raises RefusedError for a name that must not reach generated code or the file system, UnreadableError for the
-    rest."""
+    """Checks a graph's record. Raises RefusedError for a name that must not reach generated code or the file system,
+    UnreadableError for any other fault."""
     checker = Checker(where)
     if record.stage not in STAGES:
         checker.fail("stage", f"{short(record.stage)} is not a stage; there are {', '.join(STAGES)}")
@@ -336,7 +335,7 @@ def check_graph(record: GraphRecord, where: str) -> None:
 
 
 def check_inputs(record: InputsRecord, where: str) -> None:
-    """The same for inputs.json."""
+    """Checks a record of inputs.json; raises as `check_graph` does."""
     checker = Checker(where)
     checker.inputs(record.inputs)
     if record.ambient is not None:

@@ -1,5 +1,5 @@
-"""Walks over records: the graphs inside a graph, its nodes and tensors, what an encoded argument holds, the frames of a
-stack.
+"""Walks over records: the graphs inside a graph, its nodes and tensors, the parts of an encoded argument, the frames of
+a stack trace.
 
 Every kind of `dumps.arguments` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged records.
 
@@ -41,12 +41,12 @@ def nodes(body: GraphBody) -> Iterator[NodeRecord]:
 
 
 def node_count(body: GraphBody) -> int:
-    """How many nodes a graph and all graphs in it have: the size that minifying tells and makes smaller."""
+    """The number of nodes in a graph and all graphs in it: the size that a minification reports and reduces."""
     return sum(len(inner.nodes) for inner in bodies(body))
 
 
 def tensors(body: GraphBody, prefix: str = "") -> Iterator[tuple[str, StoredTensor]]:
-    """The tensors that a graph holds, and those of its modules and of all graphs in it, each with its dotted path."""
+    """The tensors of a graph, of its modules and of all graphs in it, each with its dotted path."""
     for path, stored in body.attrs.items():
         yield prefix + path, stored
     for path, module in body.modules.items():
@@ -56,7 +56,7 @@ def tensors(body: GraphBody, prefix: str = "") -> Iterator[tuple[str, StoredTens
 
 
 def string(strings: Sequence[str], place: int) -> str:
-    """The text at a position; empty where there is none."""
+    """The text at index `place`; empty where there is none."""
     return strings[place] if 0 <= place < len(strings) else ""
 
 
@@ -66,7 +66,7 @@ def given(node: NodeRecord) -> list[Arg]:
 
 
 def returned(args: list[Arg]) -> list[Arg]:
-    """What an output node gives back one by one, by its arguments."""
+    """The items that an output node returns, from its arguments."""
     items: Arg = args[0] if len(args) == 1 else args
     while tag_of(items)[0] == "tuple":
         items = tag_of(items)[1]
@@ -74,34 +74,35 @@ def returned(args: list[Arg]) -> list[Arg]:
 
 
 def outputs(body: GraphBody) -> list[Arg] | None:
-    """The outputs of a graph, as they are encoded; None where they are no plain list."""
+    """The encoded outputs of a graph; None where they are no plain list."""
     output = next((node for node in body.nodes if node.op == "output"), None)
     tag, listed = tag_of(output.args[0] if output is not None and output.args else None)
     return cast("list[Arg]", listed) if isinstance(listed, list) and tag in ("", "tuple") else None
 
 
 def output_values(body: GraphBody) -> list[Value | None]:
-    """What is known of each output; [None] where they are no plain list."""
+    """The recorded value of each output; [None] where the outputs are no plain list."""
     values, listed = {node.name: node.value for node in body.nodes}, outputs(body)
     pairs = map(tag_of, [None] if listed is None else listed)
     return [values.get(name) if tag == "node" else None for tag, name in pairs]
 
 
 def tag_of(arg: Arg) -> tuple[str, Any]:
-    """The tag and the content of an argument that JSON has as an object; "" and the argument itself for any other."""
+    """The tag and the content of an argument that is an object with one key; "" and the argument itself for any
+    other."""
     if isinstance(arg, dict) and len(cast("dict[str, Any]", arg)) == 1:
         return next(iter(cast("dict[str, Any]", arg).items()))
     return "", cast("Any", arg)
 
 
 def items(arg: Arg) -> list[Arg] | None:
-    """What an argument holds: pairs for a dict; None for a leaf."""
+    """The arguments inside an argument: pairs for a dict; None for a leaf."""
     tag, content = tag_of(arg)
     return cast("list[Arg]", content) if isinstance(content, list) and (not tag or tag in NESTED) else None
 
 
 def leaves(arg: Arg) -> Iterator[Arg]:
-    """What holds no other arguments, in order; the keys of a dict, which cannot be nodes, are left out."""
+    """The leaves of an argument, in order, without the keys of dicts, which cannot be nodes."""
     held = cast("list[Any]", arg) if isinstance(arg, list) else items(arg) if isinstance(arg, dict) else None
     if held is None:
         yield arg
@@ -115,7 +116,7 @@ def leaves(arg: Arg) -> Iterator[Arg]:
 
 
 def contents(arg: Arg, tag: str) -> Iterator[Any]:
-    """What the leaves of a kind say, wherever they are in an argument."""
+    """The contents of all leaves with a given tag, at any depth of an argument."""
     objects = (cast("dict[str, Any]", leaf) for leaf in leaves(arg) if isinstance(leaf, dict))
     return (leaf[tag] for leaf in objects if tag in leaf and len(leaf) == 1)
 
@@ -126,7 +127,7 @@ def references(arg: Arg) -> Iterator[str]:
 
 
 def named(graph: Iterable[NodeRecord], tag: str) -> set[str]:
-    """The names of a kind, such as "dtype", in the arguments of nodes."""
+    """The names with a given tag, such as "dtype", in the arguments of nodes."""
     return {name for node in graph for name in contents(given(node), tag) if isinstance(name, str)}
 
 
@@ -136,7 +137,7 @@ def used(graph: Iterable[NodeRecord]) -> set[str]:
 
 
 def mentioned(graph: Iterable[NodeRecord]) -> set[str]:
-    """The symbols in the arguments of nodes; an expression that is none is left to its writer."""
+    """The symbols in the arguments of nodes; text that is no expression is skipped."""
     names: set[str] = set()
     for node in graph:
         for _, text in contents(given(node), "sym"):
@@ -148,7 +149,7 @@ def mentioned(graph: Iterable[NodeRecord]) -> set[str]:
 
 
 def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:
-    """The argument with each leaf, keys of dicts included, as `leaf` gives it."""
+    """Returns the argument with each leaf, and each key of a dict, replaced by the result of `leaf`."""
     held = items(arg)
     if held is None:
         return leaf(arg)
@@ -158,8 +159,8 @@ def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:
 
 
 def plain(arg: Arg) -> Any:
-    """An argument as a Python value: tuples as lists, names of dtypes and devices as text; what has none stays
-    encoded."""
+    """An argument as a Python value: tuples as lists, names of dtypes and devices as text; a kind without Python value
+    stays encoded."""
     if isinstance(arg, list):
         return [plain(item) for item in cast("list[Arg]", arg)]
     tag, content = tag_of(arg)
@@ -171,7 +172,7 @@ def plain(arg: Arg) -> Any:
 
 
 class Frame(NamedTuple):
-    """One call of a stack: a line of a file, the function it is in, its text."""
+    """One call of a stack trace: file, line, function, and the text of the line."""
 
     file: str
     line: int
@@ -180,12 +181,12 @@ class Frame(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The place without the folder: "model.py:12"."""
+        """File name and line, without the folder: "model.py:12"."""
         return f"{_SLASH.split(self.file)[-1]}:{self.line}"
 
     @property
     def user(self) -> bool:
-        """Whether it is neither of torch nor of another installed package."""
+        """Whether the frame is neither in torch nor in another installed package."""
         return not _LIBRARY.search(self.file)
 
 
@@ -200,7 +201,7 @@ def calls(stack: str) -> list[Frame]:
 
 
 def frames(stack: str) -> list[Frame]:
-    """The same with the user's in front, each kind from the innermost call outwards."""
+    """The frames of a stack trace, the user's before the others, each group from the innermost call outwards."""
     listed = calls(stack)
     listed.reverse()
     return sorted(listed, key=lambda frame: not frame.user)
@@ -216,6 +217,6 @@ def user_frame(stack: str) -> tuple[str, str]:
 
 
 def dict_items(arg: Arg) -> list[tuple[str, Arg]]:
-    """The pairs of a saved dictionary with names as keys."""
+    """The pairs of an encoded dictionary whose keys are names."""
     held = cast("dict[str, list[list[Any]]]", arg or {})
     return [(str(pair[0]), pair[1]) for pair in held.get("dict", [])]

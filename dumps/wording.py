@@ -1,4 +1,4 @@
-"""A number with its noun, as people say it: the one place that knows when a noun stands in the plural.
+"""Numbers with their nouns, and other short texts for people: the one place that forms plurals.
 
 Machine-readable output has numbers, not these words.
 
@@ -25,7 +25,7 @@ def size_text(size_bytes: float | None, *, digits: int = 1) -> str:
     """A number of bytes: 512 B, 1.5 KiB, 3.0 MiB; "?" where it is not known."""
     if size_bytes is None:
         return "?"
-    from humanize import naturalsize  # late: a command that prints none does not wait for it
+    from humanize import naturalsize  # imported late: a command that prints no size does not wait for it
 
     return naturalsize(size_bytes, binary=True, format=f"%.{digits}f").replace("Bytes", "B").replace("Byte", "B")
 
@@ -61,7 +61,7 @@ def clock_text(seconds: float) -> str:
 
 
 MOST = 8
-"""The most words by which an error is known: a line of a program has room for them."""
+"""The most words by which an error is recognised: as many as fit into a line of a program."""
 
 
 def like(words: set[str], text: str) -> bool:  # whether it has two thirds of them, numbers and signs left out
@@ -69,23 +69,23 @@ def like(words: set[str], text: str) -> bool:  # whether it has two thirds of th
 
 
 SOURCE = inspect.getsource(like).splitlines()
-"""The function as a program has it."""
+"""The source of `like`, to be copied into programs."""
 
 
 def words_of(message: str) -> set[str]:
-    """The first words of a normalised message that `like` finds in it; none where it says nothing but numbers and
+    """The first words of a normalised message that `like` finds in it; empty for a message of only numbers and
     names."""
     words = dict.fromkeys(re.findall(r"[^\W\d_]+", message.lower()))
     return set([word for word in words if like({word}, message)][:MOST])
 
 
 def counted(count: float, singular: str, many: str = "", *, form: str = "") -> str:
-    """`count` in the format `form`, with its noun; `many` is a plural that the usual rule does not give."""
+    """`count` in the format `form`, with its noun; `many`: the plural, where the usual rule does not give it."""
     return f"{count:{form}} {singular if count == 1 else many or plural(singular)}"
 
 
 def listed(names: Iterable[object], most: int = 8) -> str:
-    """The names as a list in words, cut after the first few.
+    """The names as a list in words; after the first `most` only their number.
 
     >>> listed("abcd", 2)
     'a, b and 2 more'
@@ -111,12 +111,13 @@ def plural(noun: str) -> str:
 
 
 UNPACKED, TYPED = "graphdbg-zip-", ".archive"
-"""How the folders begin that archives are unpacked to, and the file in one that holds the path of its archive."""
+"""The prefix of folders that archives are unpacked to, and the file in such a folder that holds the path of its
+archive."""
 
 
 def typed_path(path: Path) -> Path:
-    """The path by which it is found again: what was unpacked from an archive goes when the process ends, so below the
-    archive, where it lies in one.
+    """The path under which a thing is found again: below the archive where it was unpacked from one, as the unpacked
+    folder is deleted when the process ends.
 
     >>> typed_path(Path("myrun/0_0"))
     PosixPath('myrun/0_0')
@@ -147,12 +148,30 @@ _TRITON_EXCERPT = re.compile(r"\bat \d+:\d+:\n(?:.*\n)*? *\^\n(?=\S)")
 
 
 def without_excerpt(text: str) -> str:
-    """An error's text without the source of a kernel that Triton puts before the sentence which says what is wrong.
+    """An error's text without the excerpt of the kernel's source that Triton puts before the actual message.
 
     >>> without_excerpt("CompilationError: at 2:8:\\n    i = tl.arange(0, n)\\n        ^\\narange takes constants")
     'CompilationError: arange takes constants'
     """
     return _TRITON_EXCERPT.sub("", text)
+
+
+_CUDA_ADVICE = re.compile(
+    r"^(?:Search for `cuda|CUDA kernel errors might be|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with `TORCH_USE|Device-side assert(?:ion|ions)? (?:tracking|were|was)).*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""What torch adds to each CUDA error: it says nothing of this one."""
+
+
+def without_advice(text: str) -> str:
+    """An error text without the advice that torch adds to every CUDA error, and the source that Triton begins with.
+
+    >>> without_advice("CUDA error: out of memory\\nCompile with `TORCH_USE_CUDA_DSA`")
+    'CUDA error: out of memory'
+    """
+    text = without_excerpt(text)
+    return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
 def error_line(error: object) -> str:
@@ -186,7 +205,7 @@ def flat(text: object, limit: int = 200) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """The words of a text with single spaces between them, as many as fit, with "…" where it goes on.
+    """A text with single spaces between its words, cut after the last word that fits, with "…" where it is cut.
 
     >>> shortened("report it  as a bug to PyTorch", 22), shortened("a bug", 22)
     ('report it as a bug to…', 'a bug')
@@ -196,7 +215,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def why_not_there(path: Path, lacks: str) -> str:
-    """Why what a command needs is not found under a path: a folder without it, a file, or nothing at all.
+    """Why a command did not find what it needs at a path: a folder without `lacks`, a file, or nothing at all.
 
     >>> why_not_there(Path("nowhere"), "run.json")
     'there is no such folder'

@@ -1,4 +1,4 @@
-"""Which graph a command takes where a run was named and one graph is wanted: the worst that is known; and what is
+"""The graph that a command takes where a run is named and one graph is needed: the worst by the verdicts that are
 known.
 
 The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and never fails: a
@@ -32,13 +32,13 @@ FILE = "verdicts.json"
 """The name of the file in the cache folder."""
 
 Told = tuple[int, str, str]
-"""What is kept of a verdict: its exit code, its outcome in a few words, and its reason."""
+"""The kept part of a verdict: its exit code, its outcome in a few words, and its reason."""
 _FAILS, _UNSURE = 1, 4
-"""Exit codes that say how a verdict came out."""
+"""The exit codes of a failing and of an unclear verdict."""
 
 
 def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
-    """Keeps verdicts on graphs of a run, by id, the one to begin with first."""
+    """Keeps verdicts on graphs of a run, by id; `worst_known` looks at them in this order."""
     put(FILE, run, verdicts)
 
 
@@ -69,7 +69,7 @@ def no_graphs(run: Run) -> NoSuchGraphError:
 
 
 def worst_known(run: Run) -> tuple[SavedGraph, str]:
-    """The worst graph, and why it was chosen ("" where it is the only one). Raises UsageError for a run without
+    """Returns the worst graph, and why it was chosen ("" for the only graph). Raises UsageError for a run without
     graphs."""
     graphs = run.graphs()
     if not graphs:

@@ -1,8 +1,8 @@
-"""Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run
-safely.
+"""Writes a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes can share a
+run.
 
-Overwrites nothing of anybody else, imports no torch, and leaves every finished graph whole whenever the process dies.
-All methods may be called from several threads.
+Overwrites nobody else's files, imports no torch, and keeps every finished graph complete whenever the process dies. All
+methods may be called from several threads.
 
 For example:
 
@@ -55,11 +55,11 @@ _JOIN_S = 3.0
 
 
 class LeftOutError(Exception):
-    """There was no room for something of this graph; the gate has counted that already."""
+    """There was no room for a part of this graph; the gate has already counted that."""
 
 
 class Gate(Protocol):
-    """Decides what there is room for. `gone` are the graphs that were removed again."""
+    """Decides whether there is room for a graph. `gone`: the graphs that were removed again."""
 
     gone: set[str]
 
@@ -72,7 +72,7 @@ class Gate(Protocol):
         ...
 
     def spare(self, size_bytes: int) -> bool:
-        """Whether so much is free for what can be derived at any time; nothing is removed for it."""
+        """Whether so many bytes are free for files that can be derived at any time; no graph is removed for them."""
         ...
 
 
@@ -86,8 +86,8 @@ class RunWriter:
 
     @classmethod
     def create(cls, path: str | Path, record: RunRecord, *, join: bool = False, ours: bool = False) -> RunWriter:
-        """Makes the run folder with run.json. With `join` it may be a run that another process made, whose record is
-        kept. `ours`: what is written into it comes from a program that this user runs (see `trust.bind`).
+        """Creates the run folder with run.json. With `join` another process may have created the run, whose record is
+        then kept. `ours`: the recorded program is run by this user (see `trust.bind`).
 
         Raises UsageError when `path` is taken, EnvironmentLackError when it cannot be written.
         """
@@ -112,8 +112,8 @@ class RunWriter:
         return cls(path, joined_record(path))
 
     def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
-        """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its
-        end."""
+        """Creates a folder for the calling process. A name that is taken (by a reused pid) gets the suffix `_2`, `_3`,
+        ..."""
         wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
         if wanted == TENSORS_FOLDER:
             raise BadValueError(f"{wanted!r} cannot be a process name", "that folder holds the tensors")
@@ -128,13 +128,13 @@ class RunWriter:
             try:
                 return ProcessWriter(self, chosen, rank, restart)
             except GraphdbgError:
-                shutil.rmtree(self.path / chosen, ignore_errors=True)  # a full disk leaves no half of a process
+                shutil.rmtree(self.path / chosen, ignore_errors=True)  # a full disk leaves no incomplete folder
                 raise
         raise AssertionError("unreachable")
 
     def unite(self, *, programs: bool = True) -> None:
-        """Links equal files of all its processes, those that died before they could included. `programs`: writes
-        graph.py of graphs that have none."""
+        """Links equal files of all processes, including those that died before they could. `programs`: also writes
+        graph.py where it is missing."""
         for entry in sorted(self.path.iterdir()) if self.path.is_dir() else ():
             if (entry / process.FILE).exists():
                 shared = SharedFiles(self.path, entry.name)
@@ -144,8 +144,7 @@ class RunWriter:
 
 
 def joined_record(path: Path) -> RunRecord:
-    """The run.json that another process wrote, or is about to finish where the file system has no hard links. Raises
-    UnreadableError when it is still not whole after a few seconds.
+    """Reads the run.json that another process wrote, or is still writing where the file system has no hard links.
 
     Raises UnreadableError when it is still not whole after a few seconds.
     """
@@ -200,10 +199,10 @@ class ProcessWriter:
             return f"x{next(self._fresh)}_0"
 
     def unique_id(self, compile_id: str | None, stage: str, *, like: str = "") -> str:
-        """Reserves the local id for a graph: `.1`, `.2`, ... from the second graph of one stage under one compile id.
+        """Reserves the local id of a graph: with suffix `.1`, `.2`, ... from the second graph of one stage and compile
+        id on.
 
-        `like` is the graph it belongs to, whose number it gets if that is free: backward.2 is the backward of
-        forward.2.
+        `like` is the id of the related graph, whose number is used if free: backward.2 is the backward of forward.2.
         """
         name = ids.compile_name(compile_id) if compile_id else self.fresh_compile()
         wanted = [ids.number_of(like)] if like else []
@@ -220,7 +219,7 @@ class ProcessWriter:
         return self.path / GRAPHS_FOLDER / ids.check_id(local)
 
     def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None, text: GraphText | None = None) -> Path:
-        """Writes the graph's folder whole, without its program, and journals it as `captured`; returns the folder.
+        """Writes the graph's folder, complete but without graph.py, and journals it as `captured`; returns the folder.
 
         Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that is
         to be amended. Raises UsageError when the id is taken.
@@ -241,9 +240,9 @@ class ProcessWriter:
         return path
 
     def amend(self, record: GraphRecord, text: GraphText | None = None) -> Path:
-        """Replaces what was saved of a graph by a fuller record, file by file, each whole; graph.json last, so that it
-        is never newer than what is derived from it. `text`: what the graph was saved with; then only the additions are
-        encoded."""
+        """Replaces a saved graph by a fuller record, file by file, each as a whole; graph.json last, so that it is
+        never newer than the files derived from it. `text`: the GraphText that the graph was saved with; then only the
+        additions are encoded."""
         path = self._existing(record.id)
         for name, data in _tables(record) if text is None else ():
             self._replace(path / name, data)
@@ -253,7 +252,7 @@ class ProcessWriter:
         return path
 
     def write_programs(self) -> None:
-        """Writes graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before
+        """Writes graph.py of all graphs, where there is room for it; to be called after the last compile, before
         `close`."""
         room = self.gate.spare if self.gate is not None else None
         write_programs(self.path, self.shared.replace, room, self._note)
@@ -272,8 +271,7 @@ class ProcessWriter:
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
         """Writes generated code into code/, one file per name; returns their paths.
 
-        Much code is compressed, and kernels that can be separated in the whole of it when it is read are not written
-        twice.
+        Much code is compressed, and kernels that can be split off the whole code on reading are not written twice.
         """
         folder = self._existing(local) / CODE_FOLDER
         texts = {ids.check_file_name(name): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
@@ -302,7 +300,7 @@ class ProcessWriter:
                 self.shared.remove(Path(parent) / name)
         self._folders -= 1 + (away / CODE_FOLDER).is_dir()
         shutil.rmtree(away, ignore_errors=True)
-        with contextlib.suppress(OSError):  # other stages are there still
+        with contextlib.suppress(OSError):  # other stages are still there
             path.parent.rmdir()
             self._compiles.discard(path.parent.name)
 
@@ -326,7 +324,7 @@ class ProcessWriter:
         self.syncing.add(*(path / name for name in contents))
 
     def _replace(self, path: Path, data: bytes, compress: Packer | None = None) -> Path:
-        """Writes one text in its present form, plain or compressed, so that there is one file of it."""
+        """Replaces a text in the form that it has, plain or compressed, so that only one file of it exists."""
         present = stored(path)
         size = None if present is None else 0 if present == path else LARGE_BYTES
         name, content = packed(path.name, data, size, compress)
@@ -357,7 +355,8 @@ class ProcessWriter:
         return path
 
     def _not_on_disk(self, path: Path, error: OSError) -> None:
-        """Reports a file that the disk refuses, once for each kind; what the system holds is read as before."""
+        """Reports a file that the disk refuses, once per kind of error; the file can still be read from the system's
+        cache."""
         why = error.strerror or str(error)
         if why not in self._refusals:
             self._refusals.add(why)

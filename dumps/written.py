@@ -1,7 +1,7 @@
-"""Which programs graphdbg has written on this machine, by the hash of their text, in the cache folder: these may be run
-again.
+"""The programs that graphdbg has written on this machine, by the hash of their text, in the cache folder: they may be
+run again.
 
-Imports no torch, and never fails: what could not be kept or read was not written here.
+Also keeps facts about runs there. Imports no torch, and never fails: what could not be written or read is unknown.
 
 >>> Path("repro.py").touch()
 >>> remember(Path("repro.py"))
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from .store import Run
 
 _MOST = 200
-"""The most runs that something is kept for."""
+"""The most runs that facts are kept for."""
 
 
 def put(file: str, run: Run | None, facts: Mapping[str, Any]) -> None:
-    """Keeps what was found of graphs of a run, by id, before what was known of others."""
+    """Keeps facts about graphs of a run, by id, before those already known of its other graphs."""
     if run is not None:
         with contextlib.suppress(OSError):
             put_at(file, _key(run), facts)
 
 
 def put_at(file: str, key: str, facts: Mapping[str, Any]) -> None:
-    """The same as `put`, under any key."""
-    with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
+    """Keeps facts as `put` does, under any key."""
+    with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, or a full disk: not kept
         known = _read(file)
         before = known.pop(key, {})
         mine = dict(facts) | {name: known_fact for name, known_fact in before.items() if name not in facts}
@@ -48,14 +48,14 @@ def put_at(file: str, key: str, facts: Mapping[str, Any]) -> None:
 
 
 def taken(file: str, run: Run, form: Any) -> dict[str, Any]:
-    """The findings on graphs of a run, by id, each of that type; nothing where a saved value has another type."""
+    """The facts about graphs of a run, by id, each of type `form`; empty where a saved value has another type."""
     with contextlib.suppress(OSError):
         return taken_at(file, _key(run), form)
     return {}
 
 
 def taken_at(file: str, key: str, form: Any) -> dict[str, Any]:
-    """The same as `taken`, under any key."""
+    """The facts kept under any key; see `taken`."""
     with contextlib.suppress(OSError, RuntimeError, msgspec.MsgspecError):
         return msgspec.convert(_read(file).get(key, {}), dict[str, form])
     return {}
@@ -69,7 +69,7 @@ def folder() -> Path:
 
 
 def _key(run: Run) -> str:
-    """The run's folder and when it began, so that another run of that name has its own entries."""
+    """The run's folder and when its run.json was written, so that another run of that name has its own entries."""
     path = run.path.resolve()
     return f"{path}:{(path / 'run.json').stat().st_mtime_ns}"
 
@@ -82,11 +82,11 @@ def _read(file: str) -> dict[str, dict[str, Any]]:
 
 
 FILE = "written.txt"
-"""The name of the file in the cache folder: one hash a line."""
+"""The file in the cache folder with one hash per line."""
 
 
 def remember(program: Path) -> None:
-    """Records that this program is ours."""
+    """Records that graphdbg wrote this program."""
     with contextlib.suppress(OSError, RuntimeError):
         path = folder() / FILE
         path.parent.mkdir(parents=True, exist_ok=True)

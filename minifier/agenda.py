@@ -1,5 +1,4 @@
-"""The steps that a search still has before it, and what a user may change about that. Knows names only; decides nothing
-else.
+"""The steps of a search that are still ahead, and how a user may change their order. Handles step names only.
 
 >>> agenda = Agenda(["switches", "windows", "atoms", "dims"], disabled={"windows"})
 >>> agenda.promote("dims")
@@ -17,20 +16,20 @@ from ..dumps.wording import counted
 from .passes import NAMES as PASS_NAMES
 
 
-class Stopped(Exception):
-    """The search ends here with what it has; the text says why. Raised by the engine between queries, never inside
-    one."""
+class SearchStopped(Exception):
+    """Ends the search with the best case so far; the message says why. Raised by the engine between queries, never
+    inside one."""
 
 
-class Cancelled(Stopped):
-    """The user has had enough; what was found is verified and kept."""
+class Cancelled(SearchStopped):
+    """The user ends the search; the best case so far is verified and kept."""
 
 
-class Skipped(Exception):
-    """The step that runs ends here, with the best case so far; the next one follows."""
+class SkipAsked(Exception):
+    """Ends the current step with the best case so far; the next step follows."""
 
 
-class Restarted(Exception):
+class RestartAsked(Exception):
     """The search goes on from the `number`-th case of its history."""
 
     def __init__(self, number: int) -> None:
@@ -42,7 +41,7 @@ class Restarted(Exception):
 class SearchLimits:
     """Limits of one minification; None is no limit. The clock starts when the object is made.
 
-    `reserved` of the queries are kept for what follows the search (its verification).
+    `reserved`: how many of the queries are kept for the verification after the search.
     """
 
     max_seconds: float | None = None
@@ -55,11 +54,11 @@ class SearchLimits:
         return time.monotonic() - self.started
 
     def left(self, queries: int) -> int | None:
-        """How many more queries the search may make after `queries`; None: any number."""
+        """How many more queries the search may make after `queries`; None: no limit."""
         return None if self.max_queries is None else max(0, self.max_queries - self.reserved - queries)
 
     def seconds_left(self) -> float | None:
-        """Until the time is over; None: any number."""
+        """Seconds until the time limit; None: no limit."""
         return None if self.max_seconds is None else max(0.0, self.max_seconds - self.seconds())
 
     def late(self) -> bool:
@@ -71,28 +70,28 @@ class SearchLimits:
         if self.left(queries) == 0:
             kept = f", {self.reserved} more are for verification" if self.reserved else ""
             queries_run = counted(queries, "query was", "queries were")
-            raise Stopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
+            raise SearchStopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
         if self.late():
-            raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
+            raise SearchStopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
 
 
 FIRST = "switches"
-"""What holds for the whole case; nothing comes before it while it is ahead."""
+"""The step on settings of the whole case: while it is still ahead, no other step is promoted above it."""
 REDUCTION = frozenset({"hint", "windows", "chunks", "atoms", "blocks", "polish"})
 LAST = {"explain": REDUCTION, "needs": REDUCTION | {"explain", "outputs", "together", *PASS_NAMES}}
-"""A step -> those that must be over before it."""
+"""Step -> the steps that must be over before it."""
 
 
 class Agenda:
-    """One round of a search. `disabled` is shared with whoever changes it: a step in it stays ahead, but never
-    comes."""
+    """The steps of one round of a search. `disabled` is a live set that the caller may change: a step in it stays
+    ahead, but is passed over."""
 
     def __init__(self, names: Sequence[str], disabled: set[str]) -> None:
         self.names, self.disabled = list(names), disabled
         self._ahead = list(range(len(self.names)))
 
     def next(self) -> int | None:
-        """The place of the step that comes now, in `names`; None where none is left."""
+        """Takes out the next step that is not disabled; returns its index in `names`, None where no step is left."""
         place = next((place for place in self._ahead if self.names[place] not in self.disabled), None)
         if place is not None:
             self._ahead.remove(place)

@@ -1,15 +1,13 @@
-"""How one judgement is asked of the fork server: its time limits, alone or beside others, once or again. Imports no
-torch.
+"""Sends queries to the fork server: with which time limits, alone or beside others, and how often. Imports no torch.
 
-Also: nodes of a saved graph as a case of their own: by the means with which the minifier builds its candidates.
-Imports no torch.
+Also: `cut` writes nodes of a saved graph as a case of their own, built as the minifier builds its candidates.
 
-Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take
-before it counts as hanging (`Pace`), and which queries must run alone (`Gate`).
+Knows the kind of failure that is looked for, not whether a candidate shows it (see `oracle`). `Pace` sets how long a
+candidate may take before it counts as hanging; `SharedLock` lets a query run alone.
 
 For example:
 
-    asking = Asking(server, Options(), 600.0)
+    asking = Querying(server, MinifyOptions(), 600.0)
     asking.probe({"case": ..., "candidate": None, ...}).status  # -> 'done'
 """
 
@@ -32,8 +30,8 @@ from ..dumps.errors import EnvironmentLackError, NoGraphError
 from ..dumps.opening import read_text
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.wording import counted
-from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import PendingTask, Servers, ask, opened, raise_refusal
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.replaying.replay import DEFAULT_LIMIT_S, longer, slowed
 from ..toolkit.rungs import warmth
 from ..toolkit.verdicts.signature import Signature, from_answer
@@ -41,20 +39,21 @@ from .options import MinifyOptions
 from .search.problem import Aborted
 
 FACTOR = 10.0
-"""How many times longer than the slowest that passed."""
+"""A candidate may take so many times as long as the slowest one that passed."""
 LEAST_S = 3.0
 PER_NODE = 0.05
-"""What a node more may cost, as a part of what the slowest took."""
+"""Each node beyond the largest passing candidate lengthens the limit by this fraction."""
 
 
 @dataclass
 class Pace:
-    """What passing candidates took in one stage. `jobs` of them at the same time slow each other down.
+    """Time limits for one stage, from how long passing candidates took there. `jobs` candidates at the same time slow
+    each other down.
 
-    A case that hangs costs its whole time limit each time, so the limit is shortened to a multiple of what passing
-    candidates took in the very stage that hangs, with an allowance for size. A wrong guess would take a slow case for a
-    hanging one: what the search ends on is judged once more at the full limit, and if that passes, `distrust` ends the
-    shortening.
+    Each case that hangs costs its whole time limit, so the limit is shortened to a multiple of the time that passing
+    candidates took in the stage that hangs, with an allowance for size. A limit that is too short would take a slow
+    case for a hanging one: the final case is judged once more at the full limit, and if it passes there, `distrust`
+    ends the shortening.
 
     >>> pace = Pace(60.0)
     >>> pace.saw(seconds=0.4, nodes=3)
@@ -70,36 +69,36 @@ class Pace:
 
     @property
     def known(self) -> bool:
-        """Whether anything has passed so far."""
+        """Whether limits are shortened: a candidate has passed, and `distrust` was not called."""
         return self.trusted and self._slowest_s is not None
 
     def saw(self, seconds: float, nodes: int) -> None:
-        """A candidate of that size was that long in the stage and left it."""
+        """Takes in that a candidate of `nodes` nodes spent `seconds` in the stage and left it."""
         self._slowest_s = max(self._slowest_s or 0.0, seconds)
         self._nodes = max(self._nodes, nodes)
 
     def limit_s(self, nodes: int) -> float:
-        """What a candidate of that size may take."""
+        """The seconds that a candidate of `nodes` nodes may spend in the stage."""
         if not self.trusted or self._slowest_s is None:
             return self.full_s
         larger = 1 + PER_NODE * max(0, nodes - self._nodes)
         return min(self.full_s, max(LEAST_S, FACTOR * self._slowest_s * larger) * self.jobs)
 
     def distrust(self) -> None:
-        """A case that was cut short turned out not to hang: from now on nothing is cut short."""
+        """Ends the shortening of limits: a case that ran into a shortened one turned out not to hang."""
         self.trusted = False
 
 
 def seconds_in(stage: str, marks: Sequence[tuple[str, float]], end_s: float) -> float | None:
-    """How long a child was in a stage, of all its visits; None when it never was. `marks`: stage and second of each
-    beginning."""
+    """Seconds that a child spent in a stage, over all its visits; None where it never entered it. `marks`: stage and
+    second of each entry."""
     ends = [*(second for _, second in marks[1:]), end_s]
     visits = [end - second for (name, second), end in zip(marks, ends, strict=False) if name == stage]
     return sum(visits) if visits else None
 
 
-class Gate:
-    """Many may be inside together, or one alone; who wants to be alone goes before those who come later.
+class SharedLock:
+    """A lock that many queries hold together or one holds alone; a query that waits to be alone goes before later ones.
 
     With several workers a query may run out of time only because the others take the machine (two kernels on one GPU
     share its time), so what was cut short is asked again alone.
@@ -113,7 +112,7 @@ class Gate:
 
     @contextmanager
     def together(self) -> Generator[None]:
-        """With others, but with nobody who is alone."""
+        """Holds the gate together with others for the block; waits while a query is alone or waits to be."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone and not self._wanting)
             self._inside += 1
@@ -126,7 +125,7 @@ class Gate:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """With nobody."""
+        """Holds the gate alone for the block; waits until nobody else is inside."""
         with self._changed:
             self._wanting += 1
             try:
@@ -144,51 +143,51 @@ class Gate:
 
 TASKS = f"{__package__}.tasks"
 RUNNING = "running"
-"""The file that names the node whose work is being done while values are recorded: whoever finds the child dead reads
-it."""
+"""The file with the name of the node that is being run while values are recorded; it is read where the child died."""
 LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
-"""A query may take so many times what the original took."""
+"""A query may take so many times as long as the original did."""
 NODES = 30
-"""Of the harmless graph that is compiled beside one that seems to hang."""
+"""Size of the harmless graph that is compiled beside a query that seems to hang, to see how busy the machine is."""
 NEAR = 1.25
 """A time above the threshold by less than this factor is measured again."""
 MEASURED = 3
-"""How often it is measured in all; the shortest counts."""
+"""How often such a time is measured at most; the shortest counts."""
 PROBE_LIMIT_S = 20.0
-"""What a part that is tried only for its time may take."""
+"""Seconds for a part of the case that is run only to see how long it takes."""
 KILLED = "SIGKILL"
 OUT_OF_BOUNDS = ("illegal memory access", "misaligned address")
 
 
 LIVES = 3
-"""Workers that are tried for one query where they die."""
+"""How many workers one query is given to at most, where they die."""
 
 
 @dataclass
 class Querying:
-    """The fork server, what a query may take, and what was learnt of that."""
+    """Sends queries to the fork server, with time limits that it adapts to the answers."""
 
     server: Servers
     options: MinifyOptions
     limit_s: float
     wanted: Signature | None = None
     pace: Pace | None = None
-    """How long candidates take, where the failure is a hang."""
+    """How long candidates take in the stage that hangs; None for other failures."""
     uncached: bool = False
-    """Whether CUDA memory is not pooled, so that what is out of bounds is more surely noticed."""
+    """Whether CUDA memory is not pooled, so that accesses out of bounds are noticed more surely."""
     confirmed: bool = False
-    """Whether what the search ended on hangs at the full limit."""
+    """Whether the final case was seen to hang at the full limit."""
     _cuda: bool = False
-    _gate: Gate = field(default_factory=Gate)
+    _gate: SharedLock = field(default_factory=SharedLock)
     _in_flight: set[PendingTask] = field(default_factory=set[PendingTask])
     _deaths: Counter[str] = field(default_factory=Counter[str])
-    """Workers that died, and so were asked again, by why."""
+    """How many workers died, by reason; their queries were asked again."""
     _aborts: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def task(self, name: str, payload: Mapping[str, Any]) -> Reply:
-        """Any task of `tasks`, in this process's own server, with the limit of a whole query."""
+        """Runs a function of `tasks` in this process's own server, with the limit of a whole query; once more where it
+        is lost."""
         with self._gate.together():
             reply = ask(f"{TASKS}:{name}", payload, self.limit_s, server=self.server.home).answer()
             if reply.status == "lost":
@@ -197,8 +196,8 @@ class Querying:
             return reply
 
     def ask(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
-        """One child of a judgement; another where its worker dies. Raises Aborted where `abort` was called before it
-        answered."""
+        """Runs `function` in a child, and in another one where its worker dies. Raises Aborted where `abort` was called
+        before it answered."""
         for _ in range(LIVES - 1):
             reply = self._answer(function, payload, limits)
             if reply.status != "lost":
@@ -207,7 +206,7 @@ class Querying:
         return self._answer(function, payload, limits)
 
     def deaths(self) -> list[str]:
-        """A sentence on workers that died; none where none did."""
+        """One sentence about the workers that died; empty where none did."""
         if not self._deaths:
             return []
         count = sum(self._deaths.values())
@@ -233,15 +232,15 @@ class Querying:
         return reply
 
     def abort(self) -> None:
-        """Ends all judgements that are on their way; they have no answer."""
+        """Ends all queries in flight; they get no answer."""
         with self._lock:
             self._aborts += 1
             for asked in self._in_flight:
                 asked.kill()
 
     def probe(self, payload: Mapping[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
-        """One child's answer; another one where the first may be late because of others, or is too near to what was
-        asked.
+        """Returns the answer of one judgement. Asks again where the child was killed from outside, may be late because
+        of other queries, or measured a time too near to the threshold.
 
         `limits`: seconds of single stages, from `limits_of`.
         """
@@ -252,14 +251,14 @@ class Querying:
         def once() -> Reply:
             reply = self.ask(f"{TASKS}:probe", whole, limits)
             if reply.signal == KILLED and not (self.wanted is not None and self.wanted.detail == KILLED):
-                # Ours are ended so for time and memory, which have verdicts of their own: somebody else did it, once.
+                # Our own kills, for time and memory, have verdicts of their own: this one was another's.
                 with self._lock:
                     self._deaths[f"{KILLED} from outside"] += 1
                 reply = self.ask(f"{TASKS}:probe", whole, limits)
             return reply
 
         slow = options.slower_than
-        # Of the first ones, side by side, one would wait for what the other compiles.
+        # Side by side, one of the first queries would wait for what the other compiles.
         first = options.judged == "hang" and self.wanted is None
         if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
@@ -281,8 +280,8 @@ class Querying:
         return reply
 
     def _fair_s(self, waited_s: float) -> float:
-        """The limit of a query that is fair now: more than what was asked for on a busy machine, where a query that
-        was given `waited_s` ran out of time."""
+        """The fair time limit on this machine now, for a query that ran out of time after `waited_s`: longer where the
+        machine is busy."""
         return longer(self.limit_s, slowed(self.server.home, NODES), DEFAULT_LIMIT_S, waited_s)
 
     @property
@@ -291,7 +290,8 @@ class Querying:
         return self.wanted is not None and self.wanted.kind == "hang"
 
     def want(self, signature: Signature, seconds: float) -> None:
-        """From now on queries are about this failure, whose first showing took so long."""
+        """Sets the failure that is looked for. `seconds`: how long the query took that first showed it; later limits
+        follow from it."""
         self.wanted = signature
         if self.hangs:
             self.pace = Pace(self.limit_s, self.options.jobs)
@@ -306,18 +306,18 @@ class Querying:
         return {self.wanted.stage: self.pace.limit_s(nodes)}
 
     def limits_of_saved(self) -> dict[str, float]:
-        """The same for a result on the disk: the full limit until that has confirmed it, twice the shortened one
-        then."""
+        """The limit of the stage that hangs, for a result on the disk: empty (the full limit) until the hang was seen
+        there, then twice the shortened one."""
         if self.pace is None or self.wanted is None or not (self.confirmed and self.pace.known):
             return {}
         return {self.wanted.stage: min(self.limit_s, 2 * self.pace.limit_s(0))}
 
     def short_limits(self) -> dict[str, float]:
-        """For a part that is tried only for its time."""
+        """The limit of the failing stage for a part of the case that is run only to see how long it takes."""
         return {} if self.wanted is None else {self.wanted.stage: min(self.limit_s, PROBE_LIMIT_S)}
 
     def learn(self, reply: Reply, nodes: int, *, cuda: bool = False) -> None:
-        """Takes from an answer about a graph of that size what later queries may take."""
+        """Takes in how long a query about a graph of `nodes` nodes took; later limits follow from it."""
         self._cuda = self._cuda or cuda
         if self.pace is not None and self.wanted is not None and reply.status == "done":
             seconds = seconds_in(self.wanted.stage, reply.marks, reply.seconds)
@@ -340,10 +340,10 @@ def _slow_seconds(reply: Reply) -> float | None:
 TASK = f"{TASKS}:cut"
 
 
-class Cut(msgspec.Struct):
-    """The case at `case`. `nodes`: all of its graph, `kept` those of them that were cut out, `came` what came with
-    those that were named. `inputs`: each with "graph" (an input of the graph) or "node" (its value); `notes` are
-    sentences."""
+class CutCase(msgspec.Struct):
+    """A case cut from the graph `of`, written at `case`. `nodes`: how many nodes its graph has, `kept`: how many of
+    them were cut out, `came`: the nodes cut out beside the named ones. `inputs`: pairs of a name and "graph" (an input
+    of the graph) or "node" (the value of a node). `notes` are sentences."""
 
     case: Path
     of: str
@@ -356,11 +356,12 @@ class Cut(msgspec.Struct):
     notes: list[str]
 
 
-def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> Cut:
+def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = ()) -> CutCase:
     """Writes the named nodes as a case folder at `out`. Raises UsageError where it exists, and where they make no
     graph.
 
-    Where this machine cannot run the graph eagerly, the case has the forms of its values alone, and `notes` says so.
+    Where this machine cannot run the graph eagerly, the case holds only the shapes and dtypes of its values, and
+    `notes` says so.
     """
     check_folder(out)
     with opened(None, warmth("eager"), TASK) as server, temporary.folder("graphdbg-cut-") as work:
@@ -391,7 +392,7 @@ def cut(saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, im
     table = case.table
     inputs = [(row.name, "graph" if row.name in there else "node") for row in table.rows() if row.op == "placeholder"]
     outputs = [table.name[place] for row in table.rows() if row.op == "output" for place in row.inputs]
-    return Cut(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
+    return CutCase(out, saved.id, inputs=inputs, outputs=outputs, notes=notes, **reported)
 
 
 def _must_be_done(reply: Reply, work: Path) -> None:

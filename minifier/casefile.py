@@ -1,6 +1,6 @@
 """case.json beside a minimised case: how it fails, under which rung, and what it was reduced from.
 
-`minify` writes it, with more in it than a report needs; what is not known here is ignored. A case folder without it is
+`minify` writes this file, with more fields than a report needs; unknown fields are ignored. A case folder without it is
 judged again. Nothing in it is taken as an instruction: only the failure and some numbers are read.
 
 For example: `read(Path("small/case")).rung` gives `'inductor'`.
@@ -24,14 +24,15 @@ from ..toolkit.verdicts.verdict import Verdict
 MISSED = 0.002
 """Accepted chance that a failing candidate is taken for a passing one."""
 Z = 1.0
-"""Of the lower bound: 84 % one-sided. A stricter one costs more queries than the errors that it spares."""
+"""Normal quantile of the lower bound (`FailureRate.low`): 84 % one-sided. A stricter bound costs more in queries than
+it saves in errors."""
 MOST = 40
 CALIBRATION = 8
 """Runs of the original from which a rate is taken."""
 
 
 @dataclass(frozen=True)
-class Rate:
+class FailureRate:
     """How many of how many runs of the original failed the same way."""
 
     failing: int
@@ -72,8 +73,8 @@ class Original(msgspec.Struct):
 class CaseFile(msgspec.Struct, kw_only=True):
     """The failure of a case (None: it passes), the verdict on it, and where it came from; `original` None: not reduced.
 
-    `told`: sentences about what it needs; `needs`, `unneeded`, `neighbour`: the same as data (see minified.Minified).
-    `verified`: how many of how many runs of it failed. `options`: what the search was asked with.
+    `told`: sentences about what the failure needs; `needs`, `unneeded`, `neighbour`: the same as data (see
+    minified.Minified). `verified`: how many of how many runs of it failed. `options`: the options of the search.
     """
 
     signature: Signature | None = None
@@ -91,12 +92,12 @@ class CaseFile(msgspec.Struct, kw_only=True):
     options: dict[str, Any] = {}
 
     @property
-    def rate(self) -> Rate | None:
-        """How often it fails in all runs that are known; None where none is."""
+    def rate(self) -> FailureRate | None:
+        """How many of all known runs failed, of the case and of the original; None where none failed."""
         failing, runs = self.verified
         if self.original is not None:
             failing, runs = failing + self.original.failing, runs + self.original.runs
-        return Rate(failing, runs) if failing else None
+        return FailureRate(failing, runs) if failing else None
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -105,7 +106,7 @@ class CaseFile(msgspec.Struct, kw_only=True):
 
     @property
     def recorded_at(self) -> str:
-        """The stage that the case was recorded at, where it is now entered at another one."""
+        """The stage that the case was recorded at, where it is replayed at another one; else empty."""
         return str(self.spec.get("recorded_at", ""))
 
     @property

@@ -43,18 +43,18 @@ COMPILED_STAGES = ("forward", "backward", "inference")
 
 MAX_NODES = 5
 BEAT_S = 4.0
-"""A step that has said nothing for so long is said to be at work."""
+"""After so many seconds without output, a step is reported to be at work."""
 
 USUAL_S = 600.0
 PATIENCE = 10
-"""Where the recording takes longer than USUAL_S / PATIENCE, triage may take so many times as long as it did, in place
-of USUAL_S: the recording compiles the same program, on this machine, under the same load."""
+"""Where the recording takes longer than USUAL_S / PATIENCE, triage may take PATIENCE times as long as the recording
+did, in place of USUAL_S: both compile the same program, on this machine, under the same load."""
 
 SCRIPT = "train_residual"
 
 
 class DemoFailedError(GraphdbgError):
-    """A step of the demo did not do what it is there to show."""
+    """A step of the demo did not show what it should."""
 
     code = "GD32"
     exit_code = 1
@@ -138,9 +138,9 @@ class Demo:
         """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit
         code.
 
-        What it says is printed as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what
-        graphdbg says and the exception (g++ prints pages). There is no time limit, for this machine may be slow or
-        busy; a step that says nothing is said to be at work.
+        Its stderr is printed as it comes, with `show` its stdout too. `terse` prints of the stderr only graphdbg's own
+        lines and the exception (g++ prints pages). There is no time limit, for this machine may be slow or busy; a step
+        without output is reported to be at work.
         """
         typed = f"graphdbg {shlex.join(arguments)}"
         self.narrate(f"\n$ {typed}")
@@ -177,7 +177,8 @@ class Demo:
 
 
 def _lines(process: Popen[str]) -> Iterator[tuple[IO[str] | None, str]]:
-    """What a process prints, line by line as it comes, with its stream; None and "" where nothing came for a while."""
+    """Yields each line that a process prints, as it comes, with its stream; (None, "") where nothing came for a
+    while."""
     lines: Queue[tuple[IO[str] | None, str]] = Queue()
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
 
@@ -209,8 +210,8 @@ with opened(None) as server:
 
 @contextmanager
 def prepared(narrate: Callable[[str], None]) -> Generator[None]:
-    """While the program is recorded, a process makes what the steps behind it would wait for on a machine where
-    graphdbg was never used: Inductor's probes of the toolchain.
+    """Probes Inductor's toolchain in another process while the block records the program: on a machine where graphdbg
+    was never used, later steps would have to wait for that.
     """
     with Popen([sys.executable, "-c", PREPARE], stdout=DEVNULL, stderr=DEVNULL, stdin=DEVNULL) as process:
         try:
@@ -225,6 +226,6 @@ def prepared(narrate: Callable[[str], None]) -> Generator[None]:
 
 
 def telling_lines(narration: str) -> list[str]:
-    """Of a recorded command's stderr: what graphdbg says, and the lines that name exceptions and compiler errors."""
+    """The lines of a recorded command's stderr that graphdbg wrote, or that name exceptions and compiler errors."""
     kept = re.compile(r"graphdbg:|  graphdbg |[\w.]*(?:Error|Exception)\b|.*: error: ")
     return [line if len(line) <= 200 else f"{line[:200]}…" for line in narration.splitlines() if kept.match(line)]

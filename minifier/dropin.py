@@ -48,7 +48,7 @@ Predicate = Callable[["fx.GraphModule", Sequence[Any]], Any]
 class FxProblem:
     """A graph, the values of one run of it, its atoms, and a predicate that is True where a case fails.
 
-    A case that the passes edited is asked about only where eager runs it, and a predicate that raises has no verdict on
+    A case with edits is given to the predicate only where eager runs it, and is invalid where the predicate raises on
     it.
     """
 
@@ -135,21 +135,20 @@ class FxProblem:
         size = (len(case.gm.graph.nodes), input_bytes(case.inputs))
         try:
             return self._asked(case)
-        except Exception as error:  # noqa: BLE001  it is the caller's; what it says of the nodes alone propagates
+        except Exception as error:  # noqa: BLE001  the predicate's own error; on a case without edits it propagates
             return Answer(Ruling.INVALID, "", *size, f"the predicate raises {type(error).__name__}: {error}")
 
 
 def _spec_of(gm: fx.GraphModule) -> ReplaySpec:
-    """What the passes have to know of a graph that was given without one: from before AOTAutograd or after, dynamic or
-    not."""
+    """The spec of a graph that came without one: whether it is from before or after AOTAutograd, and dynamic or not."""
     nodes = list(gm.graph.nodes)
     full = any("example_value" in node.meta for node in nodes)
     return ReplaySpec("dynamo" if full else "inference", dynamic=any(symbols_in(fake_of(node)) for node in nodes))
 
 
 def loose_outputs(module: fx.GraphModule, atoms: Atoms) -> tuple[list[int], list[int]]:
-    """Positions (in the original graph) of what a candidate returns, and of those outputs that something else keeps
-    alive."""
+    """Positions (in the original graph) of a candidate's outputs, and of those that may be dropped: other nodes read
+    them, or they are items."""
     names = [node.name for node in output_nodes(module.graph)]
     read = {argument.name for node in module.graph.nodes if node.op != "output" for argument in node.all_input_nodes}
     items = {node.name for node in module.graph.nodes if node.target is operator.getitem}
@@ -171,8 +170,8 @@ def minify_here(
 ) -> Minified:
     """Reduces nodes, outputs, sizes, values and the rest; the original is checked once.
 
-    Exceptions of the predicate propagate, but of a case whose nodes failed before: that change is left out. Raises
-    Interrupted, with the best so far, on Ctrl-C.
+    Exceptions of the predicate propagate, except on cases with edits: such an edit is left out. Raises Interrupted,
+    with the best so far, on Ctrl-C.
     """
     problem, whole = FxProblem.of(gm, inputs, predicate), (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):

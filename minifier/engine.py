@@ -1,7 +1,8 @@
 """The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search
 order.
 
-Also: whether a failure is monotone, and what then need not be asked: a part of what passed passes, too.
+Also: `Monotony`, which tracks whether a failure is monotone and which queries that saves: a subset of a passing set
+passes, too.
 
 Search functions (`search/`) propose candidates through three questions: `ask` (one candidate), `first` (which of these
 fails first) and `smallest` (how much of a growing family is needed). With `jobs` workers the engine asks several at
@@ -25,7 +26,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dumps.wording import counted
-from .agenda import Agenda, Cancelled, Restarted, SearchLimits, Skipped, Stopped
+from .agenda import Agenda, Cancelled, RestartAsked, SearchLimits, SearchStopped, SkipAsked
 from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .log import Log
 from .minified import Interrupted, Other, Result
@@ -37,25 +38,25 @@ if TYPE_CHECKING:
 
 
 class Monotony:
-    """The sets of atoms that failed and that did not, apart for each way in which candidates were changed otherwise."""
+    """The sets of atoms that failed and that passed, kept apart for each combination of bypass, outputs and edits."""
 
     def __init__(self) -> None:
         self._failing: list[frozenset[int]] = []
         self.forget()
 
     def forget(self) -> None:
-        """What passed was not sure, and is not believed any more."""
+        """Forgets all passes: they were not sure."""
         self._believed = True
         self._largest: dict[tuple[object, ...], list[frozenset[int]]] = {}
         self._passing: list[frozenset[int]] = []
 
     def implies(self, candidate: Candidate) -> bool:
-        """Whether the candidate must pass."""
+        """Whether the candidate is known to pass: its atoms are a subset of a set that passed."""
         return self._believed and any(candidate.keep <= passed for passed in self._alike(candidate))
 
     def learn(self, candidate: Candidate, verdict: Ruling) -> Candidate | None:
-        """Takes in one answer; returns the candidate that did not fail although a part of it does, or None (also of one
-        that was changed otherwise)."""
+        """Takes in one answer. Returns a candidate that passed although a subset of its atoms fails, or None; always
+        None for a candidate with a bypass, edits or chosen outputs."""
         alike = self._alike(candidate)
         if verdict.accepted:
             self._believed = self._believed and not any(candidate.keep <= passed for passed in alike)
@@ -79,22 +80,23 @@ INFRA_ATTEMPTS = 3
 DOUBTS = 3
 """How many contradictions are looked into where the failure seemed sure."""
 DOUBT_RUNS = 4
-"""How often a pass that contradicts a failure is asked again before it is believed: one of 0.6 then escapes in 1 of
-100."""
+"""How often a pass that contradicts a failure is asked again before it is believed: a failure of rate 0.6 then escapes
+in 1 of 100."""
 FLAKY_REPEATS = 9
-"""How often passes are asked where nobody measured: a failure that shows in half of the runs is missed in 1 of 500."""
-TURNS = (Skipped, Restarted, Cancelled)
-"""By the user's will: what is asked is not waited for."""
+"""How often a passing candidate is asked where no rate was measured: a failure that shows in half of the runs is missed
+in 1 of 500."""
+TURNS = (SkipAsked, RestartAsked, Cancelled)
+"""Raised by orders of the user's: queries in flight are not waited for."""
 UNSURE = (Ruling.PASS, Ruling.OTHER)
 """Verdicts that a flaky failure may give by chance."""
 
 
 class FlakyError(Exception):
-    """Inside the engine: passes that were believed are not to be, the search begins again from the best case."""
+    """Raised inside the engine: passes turned out to be unsure, so the search begins again from the best case."""
 
 
 def persistent(ask: Callable[[], Answer]) -> Answer:
-    """An answer; where our own machinery fails it is asked again."""
+    """Calls `ask` until its answer is not INFRA, at most INFRA_ATTEMPTS times; returns the last answer."""
     answer = ask()
     for _ in range(INFRA_ATTEMPTS - 1):
         answer = ask() if answer.verdict is Ruling.INFRA else answer
@@ -140,7 +142,7 @@ class Engine:
         self.notes: list[str] = []
         self.step = ""
         self.monotone = True
-        """False once a candidate passed although a part of it fails: then minimality needs every single cut tried."""
+        """False once a candidate passed although a subset of it fails: minimality then needs every single cut tried."""
         self.local = True
         """False once the windows found that no single neighbourhood holds the failure."""
         self.anchor: int | None = None
@@ -173,7 +175,7 @@ class Engine:
     # -- questions that search functions ask
 
     def ask(self, candidate: Candidate, *, afresh: bool = False) -> bool:
-        """Whether the candidate fails the same way. `afresh`: asks even where it is implied by what passed."""
+        """Whether the candidate fails the same way. `afresh`: asks even where earlier passes imply the answer."""
         return self.first([candidate], afresh=afresh) is not None
 
     def first(self, candidates: Iterable[Candidate], *, afresh: bool = False) -> int | None:
@@ -194,8 +196,8 @@ class Engine:
     ) -> int:
         """The least m in (low, high] for which make(m) fails: low is known to pass, high to fail.
 
-        `chance` weighs the places; without it all are alike. One round asks at `jobs` of them, so that an m of chance p
-        is found after about log(1 / p) rounds to the base of jobs + 1.
+        `chance(m)` is the weight of each m; without it all are alike. One round asks at `jobs` values of m, so that an
+        m of chance p is found after about log(1 / p) rounds, to the base of jobs + 1.
         """
         total = list(accumulate((chance(m) if chance else 1.0 for m in range(low + 1, high + 1)), initial=0.0))
         first = low
@@ -211,8 +213,8 @@ class Engine:
         return high
 
     def inspect(self, candidates: Sequence[Candidate]) -> list[Answer]:
-        """Answers to all of them, `jobs` at a time. They change nothing: none becomes the best case or an other
-        failure."""
+        """Returns the answers to all candidates, `jobs` at a time. They change nothing: none becomes the best case or
+        another failure."""
         self._inspecting, starts = True, range(0, len(candidates), self.jobs)
         try:
             waves = (self._wave([*candidates[at : at + self.jobs]]) for at in starts)
@@ -244,7 +246,7 @@ class Engine:
         return plain[-1] if plain else self.best
 
     def answer(self, candidate: Candidate) -> Answer | None:
-        """What was answered to this candidate, if it was asked."""
+        """The answer for this candidate; None where it was not asked."""
         return self._answers.get(candidate)
 
     def answered(self) -> list[tuple[Candidate, Answer]]:
@@ -264,10 +266,10 @@ class Engine:
                     break
                 except FlakyError:
                     state = self.unedited() or start
-                except Restarted as again:
+                except RestartAsked as again:
                     self.restart(again.number)
                     state = self.best or start
-        except Stopped as stop:
+        except SearchStopped as stop:
             stopped = str(stop)
         except KeyboardInterrupt:
             self._take_smallest()
@@ -278,7 +280,7 @@ class Engine:
         return self.result(stopped)
 
     def _round(self, steps: Sequence[tuple[str, Step]], state: Candidate, start: Candidate) -> None:
-        """Each step once, as far as the user leaves them."""
+        """Runs each step once, except those that the user disables or skips."""
         self.agenda = Agenda([name for name, _ in steps], self.left_out)
         self.skipped.clear()
         while True:
@@ -290,28 +292,28 @@ class Engine:
             self._tell(Stepped(self.step, self.queries))
             try:
                 state = step(self, state)
-            except Skipped:
+            except SkipAsked:
                 self.skipped.add(self.step)
                 state = self.best or start
 
     def may(self, name: str) -> bool:
-        """Whether the user lets a step be; others, which would use it, do without."""
+        """Whether the user has neither disabled nor skipped a step; other steps do not use it then, either."""
         return name not in self.left_out and name not in self.skipped
 
     def boundary(self, *, again: bool = False) -> None:
-        """Between two queries: what the user wants is done here. Raises Skipped, Restarted or Cancelled."""
+        """Called between two queries: carries out the user's orders. Raises Skipped, Restarted or Cancelled."""
         if self.steering is not None:
             self.steering.boundary(self, again=again)
 
     def restart(self, number: int) -> None:
-        """Takes the `number`-th case of the history for the best, whatever was found after it; answers stay known."""
+        """Makes the `number`-th case of the history the best one, whatever was found after it; answers stay known."""
         self.best = self.bests[number]
         self._restarted = number
         self.monotone = self.local = True
         self.anchor = None
 
     def step_back(self) -> bool:
-        """Takes the case half way back in the history for the best; False where that is the original already."""
+        """Makes the case half way back in the history the best one; False where that is the original already."""
         if self.best is None:
             return False
         self.best = self.bests[self.bests.index(self.best) // 2]
@@ -328,11 +330,11 @@ class Engine:
         self._tell_best()
 
     def least(self) -> Candidate | None:
-        """The smallest failing case since one was taken for its plainness, whatever the search was restarted from."""
+        """The smallest failing case since the last `take`, whatever the search was restarted from."""
         return min((best for best in self.bests[self._taken :] if best is not None), key=self._order, default=None)
 
     def _take_smallest(self) -> None:
-        """The smallest case is what is concluded, also where it was found before the search was restarted from another
+        """Makes the smallest case the best one, also where it was found before the search was restarted from another
         one."""
         least = self.least()
         if self._restarted is None or least is None or (self.best and self._order(self.best) <= self._order(least)):
@@ -412,13 +414,14 @@ class Engine:
         return answers
 
     def _enough(self, candidate: Candidate) -> bool:
-        """Whether what was asked beside this one, behind it, need not be waited for."""
+        """Whether the candidates behind this one in a wave need not be waited for: this one fails, and nothing counts
+        or inspects the others."""
         return self.fails(candidate) and self.budget.left(self.queries) is None and not self._inspecting
 
     def _beside(self, new: list[Candidate], executor: Executor) -> None:
-        """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where
-        that ends early by the user's will: what is not waited for does not count, even where the log has its
-        answer."""
+        """Asks all candidates at the same time, and takes in the answers in order. Queries behind the first that fails,
+        or after an order of the user's that ends the wave, are ended: they do not count, even where the log has their
+        answers."""
         self.budget.check(self.queries)
         for ahead, candidate in enumerate(new):
             self._announce(candidate, ahead)
@@ -439,7 +442,7 @@ class Engine:
                     future.cancel()
 
     def asking(self) -> AbstractContextManager[None]:
-        """While the block runs, something is asked that the user may end."""
+        """Marks, for the block, that queries are in flight which an order of the user's may end."""
         return nullcontext() if self.steering is None else self.steering.asking()
 
     def leave(self, futures: Sequence[Future[Any]]) -> None:
@@ -454,13 +457,13 @@ class Engine:
             patience_s = 0.1
 
     def _settle(self, candidate: Candidate, repeats: int, future: Future[None] | None = None) -> None:
-        """Asks a candidate, or waits for who does, and takes in its answers."""
+        """Asks a candidate, or waits for the `future` that asks it, and takes in its answers."""
         self.patient(partial(self._query, candidate, repeats), future)
         self._learn(candidate)
 
     def patient(self, ask: Callable[[], T], future: Future[T] | None = None) -> T:
-        """What is asked, or what who asks it already says. What was ended from outside is asked again, unless what
-        ended it leads elsewhere."""
+        """Returns the result of `future`, else of `ask`. A query that was aborted is asked again, unless the order that
+        aborted it raises at the boundary."""
         while True:
             try:
                 with self.asking():
@@ -470,7 +473,7 @@ class Engine:
                 self.boundary(again=True)
 
     def _announce(self, candidate: Candidate, ahead: int = 0) -> None:
-        """Tells that a candidate is asked now, unless its answer is known from before."""
+        """Emits QueryStarted for a candidate, unless the log has its answer."""
         if not (self._log and self._log.recall(candidate.text(), 0)):
             self._tell(QueryStarted(self.queries + ahead + 1, self._purpose, self.step, candidate.text()))
 
@@ -498,7 +501,7 @@ class Engine:
             answer = runs[run]
             if answer.verdict is Ruling.INFRA:
                 del runs[run:]
-                raise Stopped(f"the oracle does not work: {answer.detail}")
+                raise SearchStopped(f"the oracle does not work: {answer.detail}")
             recalled = self._log is not None and self._log.recall(text, run) is not None
             self._learnt[candidate] += 1
             self.queries += 1
@@ -520,7 +523,7 @@ class Engine:
                 self._tell_best()
         if candidate not in self._answers:
             self.budget.check(self.queries)
-            raise Stopped("the budget ended")
+            raise SearchStopped("the budget ended")
         if not self._inspecting:
             doubted = self._monotony.learn(candidate, self._answers[candidate].verdict)
             if doubted is not None:
@@ -571,5 +574,5 @@ class Engine:
 
     @property
     def _purpose(self) -> str:
-        """What is asked now is for."""
+        """What the current queries are for: the search, or the explanation of its result."""
         return "explanation" if self._inspecting else "search"

@@ -27,8 +27,8 @@ VERSION = 1
 EVENTS_FILE = "events.jsonl"
 
 PURPOSES = ("sanity", "search", "explanation", "verification")
-"""What a query is for: does the original fail, does a candidate, what is each part needed for, does the saved
-result."""
+"""What a query is to answer: does the original fail, does a candidate fail, is a part needed, does the saved result
+fail."""
 EXPLAINING = "needs"
 """The step whose queries are no part of the search."""
 
@@ -64,8 +64,8 @@ def words(step: str) -> str:
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """One event. Of one that was written it is known when (seconds since 1970), and in which process's `life`, from 1
-    on."""
+    """One event. `time` (seconds since 1970) and `life` (number of the process that wrote it, from 1) are set when it
+    is written."""
 
     time: float = 0.0
     life: int = 0
@@ -77,15 +77,15 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Conditions(Happening, frozen=True, tag="conditions"):
-    """First in the log: what its answers depend on (case, check, rung, torch, seed ...), which a process that goes on
-    must share, and what else it has to know (`about`: graph, options, directory)."""
+    """The first event of a log. `header`: what the answers depend on (case, check, rung, torch, seed ...), which must
+    be equal to resume. `about`: what else a process that resumes needs (graph, options, directory)."""
 
     header: dict[str, Any] = {}
     about: dict[str, Any] = {}
 
 
 class Cut(Happening, frozen=True, tag="cut"):
-    """How the graph was cut into atoms: candidates are named by their numbers."""
+    """The digest of how the graph was cut into atoms: candidates are named by atom numbers."""
 
     digest: str = ""
 
@@ -112,7 +112,7 @@ class Stepped(Happening, frozen=True, tag="step"):
 
 
 class Judged(Happening, frozen=True, kw_only=True):
-    """What an `Answer` says about a candidate."""
+    """The fields of an `Answer` about a candidate."""
 
     case: str = ""
     verdict: str = ""
@@ -127,13 +127,14 @@ class Judged(Happening, frozen=True, kw_only=True):
 
 class Answered(Judged, frozen=True, tag="answer"):
     """The judge's answer to the `run`-th time that a candidate was asked: written before anything else is asked, so
-    that no later process asks it again. A `query` says when the search took it in, and what for."""
+    that no later process asks it again. The `query` event says when the search took the answer in, and for what
+    purpose."""
 
     run: int = 0
 
     @property
     def answer(self) -> Answer:
-        """The answer again. Raises ValueError for a verdict that there is not."""
+        """This event as an `Answer`. Raises ValueError for an unknown verdict."""
         return msgspec.convert(self, Answer, from_attributes=True)
 
 
@@ -162,7 +163,7 @@ class Best(Improved, frozen=True, tag="best"):
 
 
 class QueryStarted(Happening, frozen=True, tag="asking"):
-    """A query starts; it will be the `number`-th, unless one of those that run beside it makes it needless."""
+    """A query starts; it will be the `number`-th, unless a query beside it makes it needless."""
 
     number: int = 0
     purpose: str = ""
@@ -177,8 +178,9 @@ class Said(Happening, frozen=True, tag="say"):
 
 
 class Steered(Happening, frozen=True, tag="steered"):
-    """What became of an order of the user's (see `control`): `state` is "applied" or "refused", then with the reason.
-    Written before it acts: a process that goes on does the same at that `turn`, so many stops between queries on."""
+    """What became of an order of the user's (see `steering`): `state` is "applied" or "refused", `why` the reason.
+    Written before the order acts: a process that resumes does the same at the same `turn`, the number of the stop
+    between two queries."""
 
     id: str = ""
     what: str = ""
@@ -191,7 +193,7 @@ class Steered(Happening, frozen=True, tag="steered"):
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The outcome in one sentence, for people."""
         about = self.step if self.step and self.what != "skip" else "" if self.number is None else str(self.number)
         order = f"{self.what} {about}".strip()
         if self.state == "refused":
@@ -205,8 +207,8 @@ class Restarted(Improved, frozen=True, tag="restarted"):
 
 
 class Ended(Happening, frozen=True, tag="end"):
-    """The process that minifies is done with OUT. `verdict`: "reduced", "interrupted" or "failed"; `why` it ended
-    early."""
+    """The process that minifies is done with OUT. `verdict`: "reduced", "interrupted" or "failed"; `why`: the reason of
+    an early end."""
 
     verdict: str = ""
     why: str = ""
@@ -217,11 +219,11 @@ class Ended(Happening, frozen=True, tag="end"):
 
 
 Follow = Callable[[Happening], None]
-"""Who is called with each event; in the thread that minifies, in order."""
+"""A function that is called with each event, in order, in the thread that minifies."""
 
 
 KEPT = Conditions | Cut | Answered | Steered
-"""What a process that goes on needs: on the disk before the search does."""
+"""Events that a process that resumes needs: each is on the disk before the search goes on."""
 
 _KNOWN = KEPT | Started | Stepped | QueryAnswered | Best | QueryStarted | Said | Restarted | Ended
 

@@ -1,8 +1,8 @@
-"""Which graph of a run is minified where none was named: whose last verdict fails, else what failed there, else what
-fails now.
+"""Chooses the graph of a run to minify where none was named: one whose last verdict fails, else one that failed in the
+run, else one that fails now.
 
-Says why in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage` does. No
-torch here.
+Gives the reason in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage`
+does. No torch here.
 
 For example:
 
@@ -28,15 +28,14 @@ from .options import MinifyOptions
 from .search.problem import CannotJudgeError, DoesNotFailError
 
 SCREEN_S, LIMIT_S = 600.0, 300.0
-"""What looking for a failing graph may take where no recorded one failed, and what one graph may."""
+"""Seconds for judging the graphs of a run where no recorded one failed: for all of them, and for one."""
 
 
 def failing_graph(
     run: Run, options: MinifyOptions | None = None, report: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
-    """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that
-    has most. Raises NothingToReduceError where nothing in the run fails as asked, or that is
-    unknown, UsageError for an empty run.
+    """The graph to minify, and the reason. Where rounding, time or memory is asked for, it is the graph with the most
+    of that. Raises NothingToReduceError where no graph fails as asked or that is unknown, UsageError for an empty run.
     """
     options = options or MinifyOptions()
     amount = _amount(options)
@@ -58,7 +57,7 @@ def failing_graph(
 
 
 def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
-    """What the journal says of that graph, and of where in its compile it stands."""
+    """Why a graph was chosen, in words: from its entry in the journal, and its place in its compile."""
     lines = [line.strip() for line in without_excerpt(row.error or "").splitlines() if line.strip()]
     error = f": {shortened(lines[0], 120)}" if lines else ""
     if "KeyboardInterrupt" in lines[:1]:
@@ -77,7 +76,8 @@ def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
 
 
 def _amount(options: MinifyOptions) -> Callable[[GraphRow], float] | None:
-    """How much of what was asked for a graph has, 0 where that is not enough; None where a failure is wanted."""
+    """A function from a judged graph to how much it has of what was asked for, 0 where that is not enough; None where a
+    failure is wanted."""
     over, slower = options.memory_over, options.slower_than
     if over is not None:
         return lambda row: float(row.needed_bytes) if row.needed_bytes > over else 0.0

@@ -1,8 +1,10 @@
-"""OUT/events.jsonl, the one log of a minification: what happens is a line, and what was answered is never asked again.
+"""OUT/events.jsonl, the one log of a minification: a line per event; a query whose answer is in it is never asked
+again.
 
-A line that a process going on needs (`events.KEPT`) is on the disk before the search does anything else; the others say
-what it is at, and where the disk refuses them one sentence says so: they never end a search. Resuming is a replay: the
-search starts over, and each answer that the log has is taken from it. Only ever appended to. Must not search or judge.
+A line that a process needs to resume (`events.KEPT`) is on the disk before the search does anything else. The other
+lines show progress: where the disk refuses them, one sentence says so, and the search goes on. Resuming is a replay:
+the search starts over, and takes each answer that the log has from the log. The file is only ever appended to. Must not
+search or judge.
 
 >>> Path("small-log").mkdir()
 >>> log = Log(Path("small-log"))
@@ -60,11 +62,11 @@ class Log:
     def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:
         self.path = out / EVENTS_FILE
         self.story = Story(out=str(out))
-        """What this process has reported so far."""
+        """The story of this process so far."""
         self.earlier = Story(out=str(out))
-        """What earlier processes did, once the file is open."""
+        """The story of earlier processes, once the file is open."""
         self.damage = 0
-        """Their lines that cannot be read."""
+        """How many lines of earlier processes cannot be read."""
         self._life = 0
         self._complain = complain
         self._lines: LineWriter | None = None
@@ -116,8 +118,8 @@ class Log:
         return self.earlier.answers.get((case, run))
 
     def answer(self, case: str, run: int, ask: Callable[[], Answer]) -> tuple[Answer, bool]:
-        """The answer to a query, on the disk where it is a new one and our own machinery did not fail; whether it was
-        known."""
+        """The answer to a query, and whether the log had it. A new answer, unless it is INFRA, is on the disk before
+        this returns."""
         known = self.recall(case, run)
         answer = known or ask()
         if known is None and answer.verdict is not Ruling.INFRA:
@@ -147,15 +149,15 @@ class Log:
             self._write(line, kept=False)
 
     def close(self) -> None:
-        """Lets go of the file; later events are dropped."""
+        """Closes the file; later events are dropped."""
         with self._lock:
             if self._lines is not None:
                 self._lines.close()
             self._lines, self._closed = None, True
 
     def _opened(self, kept: bool) -> LineWriter | None:
-        """The file, open; None where it is not, or is written no more. Knows what earlier processes did from then
-        on."""
+        """The writer of the file, opened at the first call; None where it cannot be opened or is closed. Opening reads
+        what earlier processes did."""
         if self._lines is None and not self._closed and (kept or not self._broken):
             try:
                 lines = LineWriter(self.path)
@@ -190,7 +192,7 @@ class Log:
 
 
 def read(out: Path) -> tuple[Story, int]:
-    """All that the log of a folder says, added up, and how many of its lines are none. Raises OSError."""
+    """Reads the log of a folder: its story, and how many of its lines cannot be read. Raises OSError."""
     story, damage = Story(out=str(out)), 0
     for line in opening.read(out / EVENTS_FILE).split(b"\n"):
         fields = decoded(line) if line else None
@@ -210,17 +212,17 @@ def nothing_to_resume(out: Path) -> UsageError:
 LOCK_FILE = "lock"
 
 BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE, MARK})
-"""What a process that was killed before its first query leaves in OUT: no reason to refuse the folder."""
+"""Names of files that a process killed before its first query leaves in OUT: no reason to refuse the folder."""
 
 
 def live_file(work: Path, case: str) -> Path:
-    """Where a query about a candidate tells what it is at while it runs: its stage, then what it printed of late."""
+    """The file into which a running query about a candidate writes its stage, then its latest output."""
     name = hashlib.sha1(case.removeprefix("verify ").encode(), usedforsecurity=False).hexdigest()
     return work / LIVE / name[:16]
 
 
 def refuse_taken(out: Path, *, resume: bool = False) -> None:
-    """Raises UsageError where OUT is a file, or has something in it that is not to be gone on with."""
+    """Raises UsageError where OUT is a file, or, without `resume`, holds more than BEFORE_ANYTHING."""
     if out.exists() and not out.is_dir():
         raise ExistsAlreadyError(f"cannot write into {out}", "it is a file", "choose another -o")
     if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
@@ -228,8 +230,8 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
 
 
 class Life(AbstractContextManager["Life"]):
-    """A context manager. Raises UsageError where OUT is another's, or in use. `complain` takes what is wrong and ends
-    nothing."""
+    """Holds OUT for this process while the block runs. Raises UsageError where OUT is another's, or in use. `complain`
+    takes warnings."""
 
     def __init__(self, out: Path, *, resume: bool = False, complain: Callable[[str], None] = lambda text: None) -> None:
         self.out = out
@@ -253,7 +255,7 @@ class Life(AbstractContextManager["Life"]):
         self.log = Log(out, self._complain)
 
     def end(self, ended: Ended) -> None:
-        """What is written when the block is left."""
+        """Sets the event that is written when the block is left."""
         self._ended = ended
 
     def __exit__(
@@ -271,7 +273,8 @@ class Life(AbstractContextManager["Life"]):
         os.close(self._descriptor)  # which also gives back the lock
 
     def _lock(self) -> None:
-        """Takes OUT for this process. Where the file system knows no locks, the record of the other process must do."""
+        """Locks OUT for this process. Where the file system has no locks, the record of the other process is looked at
+        instead."""
         try:
             import fcntl
 

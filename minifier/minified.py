@@ -62,7 +62,8 @@ class Result:
     notes: list[str]
 
     def minified(self, whole: tuple[int, int], signature: Signature | None = None, **more: Any) -> Minified:
-        """The same for whoever minifies; `whole` is the size of the original, `more` other fields of `Minified`."""
+        """This result as a `Minified`. `whole`: nodes and input bytes of the original; `more`: other fields of
+        `Minified`."""
         return Minified(
             self.queries,
             [(1, *whole), *self.history],
@@ -83,7 +84,7 @@ class Interrupted(KeyboardInterrupt):
         super().__init__("interrupted")
         self.result = result
         self.minified: Any = None
-        """The same as a `Minified`, once its case is on the disk."""
+        """`result` as a `Minified`, once its case is on the disk."""
 
 
 @dataclass

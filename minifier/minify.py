@@ -33,8 +33,8 @@ from ..dumps.atomic import write_file
 from ..dumps.errors import CannotStartError, GraphdbgError, OptionsExcludeError, UsageError
 from ..dumps.store import load_graph
 from ..dumps.wording import shown_path
-from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer, Servers, default_memory_bytes, fork_server, heartbeat, raise_refusal
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.isolation.processes import owned
 from ..toolkit.replaying import replay
 from ..toolkit.replaying.checked import of_operator
@@ -79,7 +79,7 @@ class CommandOracle(Oracle):
     def judge(
         self, candidate: Candidate | None, case: Path | None = None, **more: bool
     ) -> tuple[Answer, Signature | None]:
-        """One run of the command on a candidate; None is the whole case, or that of another folder."""
+        """Runs the command once on a candidate; None: on the whole case, or on the case folder `case`."""
         number, folder = self._place()
         payload = self._payload(candidate) | {
             "command": self.options.command,
@@ -113,7 +113,7 @@ class CommandOracle(Oracle):
         return answer
 
     def refusal(self, answers: Any) -> NothingToReduceError:
-        """The command did not say that the original fails."""
+        """The error for an original that the command does not call failing."""
         if answers[0].verdict is Ruling.OTHER and self.options.match is not None:
             return super().refusal(answers)
         why = answers[0].detail or answers[0].signature
@@ -123,11 +123,11 @@ class CommandOracle(Oracle):
         return DoesNotFailError(f"the case does not fail under {self.options.command!r}", why, fix)
 
     def place(self) -> str:
-        """Unknown."""
+        """Empty: a command does not say where its failure is."""
         return ""
 
     def find_hints(self) -> None:
-        """A command names none."""
+        """Sets no hints: a command names no atoms."""
         self.must_be_prepared()
 
     def emit(self, candidate: Candidate | None, path: Path) -> Any:
@@ -176,7 +176,7 @@ class CommandOracle(Oracle):
 
 
 def ending(code: int | None, name: str = "") -> str:
-    """How a command ended, alike whether its shell or it itself was killed by a signal."""
+    """How a command ended, in words; the same whether its shell or the command itself was killed by a signal."""
     if code is not None and code > _SIGNALLED and code - _SIGNALLED in set(signal.Signals):
         name = signal.Signals(code - _SIGNALLED).name
     return f"signal {name}" if name else f"exit code {code}"
@@ -197,8 +197,8 @@ def _last_line(output: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The user's variables, those left out that have no JSON form; what graphdbg finds of a candidate is of no interest
-    later."""
+    """The user's environment without variables that have no JSON form, and with KEPT_ELSEWHERE: what graphdbg finds of
+    a candidate is not worth keeping."""
     printable = {name: value for name, value in os.environ.items() if (name + value).isprintable() or value.isascii()}
     return printable | {KEPT_ELSEWHERE: "1"}
 
@@ -299,7 +299,8 @@ def _keep(result: Minified, temporary: bool) -> Minified:
 
 
 def _with_settings(path: Path) -> Path:
-    """The case with the compiler settings of this thread, which its children could not know of otherwise."""
+    """Writes the compiler settings of this thread into the case, whose child processes do not inherit them; returns its
+    path."""
     from ..dumps.graph_folder import GRAPH_FILE, encode
     from ..toolkit.live.torch_state import encoded_settings
 
@@ -311,7 +312,7 @@ def _with_settings(path: Path) -> Path:
 
 
 EASING_S = 20.0
-"""What looking for a work-around may take."""
+"""Seconds that looking for a work-around may take."""
 COMMAND_TASKS = TASK.partition(":")[0]
 OUTPUT = "output"
 """In OUT: what a command of the user's printed, a file per query."""
@@ -412,8 +413,8 @@ def minify_saved(
 def _ease(
     minified: Minified, saved: SavedGraph, server: ForkServer, options: MinifyOptions, say: Callable[[str], object]
 ) -> None:
-    """Adds whose pass is at fault, or the cheapest change that was seen to make the failure go away, to the verdict of
-    a small case and to what its folder says of it."""
+    """Adds to the verdict of a small case, also in its folder, whose pass is at fault, or the cheapest change that
+    makes the failure go away."""
     measured = any(getattr(options, name) is not None for name in MEASURES)
     if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:
         return
@@ -432,7 +433,7 @@ def _ended(verdict: str, result: Minified) -> Ended:
 
 
 def _warmth(options: MinifyOptions) -> dict[str, Any]:
-    """What the server imports: a command compiles by itself, if at all."""
+    """What the fork server imports: less for a command, which compiles by itself, if at all."""
     if options.command is None:
         return {"preload": PRELOAD}
     return {"warm": "torch", "preload": (COMMAND_TASKS,)}

@@ -1,15 +1,15 @@
-"""What each part of a finished case is needed for: others are put in its place, one at a time, and judged as any
-candidate is. And the passing case that is nearest to it.
+"""What each part of a finished case is needed for: each part is replaced by others, one at a time, and the result is
+judged as any candidate is. Also finds the nearest passing case.
 
 Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case (where it fails the same
 way without a part after all, `less` names that case, and the session goes on from there), nor claim more than was
 asked: "needed" only where something in its place passed and nothing failed the same way. Most single cuts were asked by
-the search; `certify` asks those that are missing, the smallest and cheapest queries of all, and so finds one that was
-believed by mistake.
+the search; `certify` asks those that are missing, the smallest and cheapest queries of all, and so finds a pass that
+was believed by mistake.
 
 For example:
 
-    needs = Needs(base, read(rows))
+    needs = of_rows(rows, case)
     needs.ask(engine, most=24)
     needs.rows(engine)[0]
     # {'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict':
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps.wording import counted, flat
 from ..toolkit.verdicts.verdict_words import NEEDS, query_words
-from .agenda import Stopped
+from .agenda import SearchStopped
 from .passes import NEUTRAL
 from .passes import unneeded as lost_by
 from .search.problem import Answer, Candidate, Ruling
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 MOST = 24
-"""Probes of one case that are queries of their own."""
+"""Most queries for the probes of one case."""
 MOST_FLAKY = 8
-"""The same where each that passes is asked several times."""
+"""The same for a flaky failure, where each passing candidate is asked several times."""
 MOST_SLOW = {"hang": 4, "slow": 8, "memory": 8, "command": 8}
 """The same for kinds of failure whose every query may take long."""
 TIED = "tied to other parts: eager fails when only this one changes"
@@ -57,7 +57,8 @@ NEEDED, REPLACEABLE, UNKNOWN = "needed", "replaceable", "unknown"
 
 @dataclass(frozen=True)
 class Probe:
-    """One question. `soon`: "0" and "1" are asked in this order, "2" is reported where known, "-" cannot be asked."""
+    """One question about a part of a case. `soon`: "0" and "1" are asked in this order, "2" is reported where known,
+    "-" cannot be asked."""
 
     soon: str
     edit: str
@@ -68,7 +69,7 @@ class Probe:
 
     @property
     def part(self) -> tuple[str, str, str]:
-        """What it is about."""
+        """The part that is asked about: what, name and value."""
         return self.what, self.name, self.value
 
 
@@ -81,7 +82,7 @@ class Needs:
     probes: list[Probe] = field(default_factory=list[Probe])
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     left_out: str = ""
-    """Why what was not asked was not."""
+    """Why some questions were not asked."""
     kind: str = ""
     stage: str = ""
 
@@ -90,8 +91,8 @@ class Needs:
         return replace(self.base, edits=(*self.base.edits, probe.edit))
 
     def less(self, engine: Engine) -> Candidate | None:
-        """The smallest case with a part left out that failed the same way: shapes or values that were changed after the
-        parts were tried let it go."""
+        """The smallest case without one node that failed the same way, after shapes or values were changed; None where
+        there is none smaller."""
         cuts = [self.candidate(probe) for probe in self.probes if probe.what == "node" and probe.tried == LEFT_OUT]
         known = [(answer.size, case) for case in cuts if (answer := engine.answer(case)) and answer.verdict.accepted]
         size, case = min(known, key=lambda row: row[0], default=(None, None))
@@ -99,7 +100,7 @@ class Needs:
         return case if size is not None and before is not None and size < before.size else None
 
     def changed(self, edit: str) -> str:
-        """An edit of a probe in words; empty where it is none."""
+        """The edit of a probe in words; empty for an edit of no probe."""
         probe = next((probe for probe in self.probes if probe.edit == edit), None)
         if probe is None:
             return ""
@@ -109,8 +110,8 @@ class Needs:
         return f"without {name}" if probe.what == "node" else f"with {name} = {probe.tried} in place of {probe.value}"
 
     def ask(self, engine: Engine, most: int = MOST) -> None:
-        """Asks what is not known yet, the most telling first, as far as the budget goes. Raises what the user's orders
-        raise."""
+        """Asks the probes that have no answer yet, the most telling first, within `most` queries and the budget. Raises
+        what the user's orders raise."""
         most = min(most, MOST_SLOW.get(self.kind, most), MOST_FLAKY if engine.repeats > 1 else most)
         try:
             for soon in ("0", "1"):
@@ -119,20 +120,20 @@ class Needs:
                     self.left_out = f"not asked: more than {counted(len(wanted), 'question')}, {most} were left"
                 engine.inspect(wanted[:most])
                 most -= len(wanted[:most])
-        except Stopped as stop:
+        except SearchStopped as stop:
             self.left_out = f"not asked: {stop}"
-            if type(stop) is not Stopped:
+            if type(stop) is not SearchStopped:
                 raise
 
     def _wanted(self, engine: Engine, soon: str) -> list[Candidate]:
-        """What is to be asked now: of a part that is replaceable already, nothing more."""
+        """The candidates to ask now, without those about a part that is known to be replaceable."""
         replaceable = {probe.part for probe in self.probes if probe.edit and engine.fails(self.candidate(probe))}
         probes = [probe for probe in self.probes if probe.soon == soon and not self._pointless(probe)]
         wanted = [self.candidate(probe) for probe in probes if not _within(probe.part, replaceable)]
         return [candidate for candidate in dict.fromkeys(wanted) if not engine.known(candidate)]
 
     def _pointless(self, probe: Probe) -> bool:
-        """Values, where the compiler fails and has seen none."""
+        """Whether a probe changes values although the failure is at compile time, which sees no values."""
         return probe.what == "values" and self.stage == "compile"
 
     def rows(self, engine: Engine, parts: Sequence[tuple[AtomNeed, Sequence[str]]] = ()) -> list[dict[str, Any]]:
@@ -192,7 +193,8 @@ class Needs:
 
 
 def _within(part: tuple[str, str, str], others: set[tuple[str, str, str]]) -> bool:
-    """Whether a part is one of the others, or all that it is about, dimensions of one size, is about in one of them."""
+    """Whether another part has the same kind and value, and names all that this part names (a part may name several
+    dimensions)."""
     what, name, value = part
     return any(
         (what, value) == (other[0], other[2]) and set(name.split(", ")) <= set(other[1].split(", ")) for other in others
@@ -200,7 +202,8 @@ def _within(part: tuple[str, str, str], others: set[tuple[str, str, str]]) -> bo
 
 
 def _explained_by_others(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all dimensions of a row have rows of fewer, and one of those says the same."""
+    """Whether a row about several dimensions adds nothing: rows about fewer of them cover all, and one of these has the
+    same verdict."""
     names = set(row["name"].split(", "))
     fewer = [other for other in rows if (other["what"], other["value"]) == ("dim", row["value"])]
     fewer = [other for other in fewer if set(other["name"].split(", ")) < names]
@@ -209,7 +212,7 @@ def _explained_by_others(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any
 
 
 class _Names(dict[str, str]):
-    """Names of nodes as they are called now; those that kept theirs as they are."""
+    """Old name of a node -> its present name; a name without an entry stands for itself."""
 
     def __missing__(self, key: str) -> str:
         return key
@@ -276,7 +279,8 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 MOST_EXPLAINED = 6
-"""Atoms of a case that are explained by queries of their own; larger cases say what the search happened to ask."""
+"""Most atoms of a case whose single cuts are all asked; of a larger case, what the search happened to ask is
+reported."""
 SAMPLES = 4
 """Cuts of a larger case that are tried."""
 TELLING = (
@@ -294,10 +298,10 @@ TELLING = (
     "probes cut",
     "switches",
 )
-"""Changes, from the one that tells most about a failure that it ends: a size one larger, to a setting at its
-default."""
+"""Changes that may end a failure, from the one that tells most about it (a size one larger) to the one that tells least
+(a setting at its default)."""
 NEAR = 3
-"""Changes away at which a passing case still says something about the failing one."""
+"""Most changes between a passing case and the failing one for it to say something about the failure."""
 
 
 @dataclass(frozen=True)
@@ -312,8 +316,7 @@ class AtomNeed:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A passing case and its difference to the failing one. `plain`: to that as it was before its other axes were
-    changed."""
+    """A passing case and its difference to the failing one. `plain`: to the failing case as it was before its edits."""
 
     candidate: Candidate
     dropped: tuple[int, ...] = ()
@@ -350,8 +353,8 @@ def _certified(engine: Engine, state: Candidate) -> Candidate:
 
 
 def _sampled(engine: Engine, state: Candidate) -> Candidate:
-    """Of a larger case a few cuts only: where passes were accidents, most of its atoms are not needed, and that
-    shows."""
+    """Asks only a few cuts of a larger case: where passes were accidents, most of its atoms are not needed, and a few
+    cuts show it."""
     atoms = sorted(state.keep)
     for place in range(SAMPLES):
         smaller = without(state, atoms[place * (len(atoms) - 1) // (SAMPLES - 1)])
@@ -361,7 +364,7 @@ def _sampled(engine: Engine, state: Candidate) -> Candidate:
 
 
 def parts(engine: Engine, case: Candidate) -> list[AtomNeed]:
-    """What is known of each atom: of its cut from the case as it is, or from a case that differs in edits alone."""
+    """What is known of each atom: the answer to the case without it, or to the same atoms without edits."""
     needs: list[AtomNeed] = []
     for atom in sorted(case.keep):
         if (smaller := without(case, atom)) is None:
@@ -406,5 +409,5 @@ def _place(edit: str) -> int:
 
 
 def _beyond(edits: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """The edits that others lack; other names are no difference."""
+    """The edits that are not among the others, without those that only rename (NEUTRAL)."""
     return tuple(edit for edit in edits if edit not in others and edit.partition(" ")[0] not in NEUTRAL)

@@ -2,8 +2,8 @@
 memory.
 
 Only crashes of the compiler are judged then, of graphs whose inputs are fake tensors: nothing is run and nothing
-compared. Must not take for the case's failure what only the missing device makes: a graph of one operator is compiled
-the same way first.
+compared. Must not take a failure that only the missing device causes for the case's own: a graph of one operator is
+compiled the same way as a control.
 
 >>> sentence("MemoryError: 3 TB")
 'eager cannot run this graph here (MemoryError: 3 TB): only crashes of the compiler are judged, on synthesised values'
@@ -26,33 +26,34 @@ if TYPE_CHECKING:
 PASSES = ("dims", "switches")
 """The passes that need no values."""
 _MARK = "eager cannot run this graph here: "
-"""How the detail of such an answer begins, in the journal too."""
+"""How the detail of an answer from `judged` begins, also in the journal."""
 _LONGEST = 200
 _LACKS = re.compile(
     r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I
 )
 """What torch says where it needs a device that is not there (2.13.0)."""
 _NO_GROUP = "Could not resolve the process group"
-"""What it says where a graph's other ranks are not there."""
+"""What torch says where a graph's other ranks are not there."""
 
 
 def allowed(options: MinifyOptions) -> bool:
-    """Whether a crash of the compiler is among what was asked for."""
+    """Whether the options ask for crashes of the compiler, among others."""
     amounts = (options.command, options.hangs, options.slower_than, options.memory_over)
     return options.check in ("auto", "crash") and all(amount is None for amount in amounts)
 
 
 def eager_cannot(signature: Signature) -> bool:
-    """Whether a judgement ended because eager could not run the graph, and not with what the compiler raises, too."""
+    """Whether a judgement ended because eager could not run the graph, with an error that the compiler does not raise,
+    too."""
     at_once = signature.kind in ("error", "memory") and signature.stage in ("eager", "build")
     return at_once and signature.detail != RAISED_TOO
 
 
 def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answer | None:
-    """The whole case compiled on synthesised values; None where that shows no crash of its own.
+    """Judges the whole case by compiling it on synthesised values; None where that shows no crash of its own.
 
-    `lack` is what this machine lacks for a run, as far as is known: raised, with what was tried, where nothing is
-    shown.
+    `lack`: what this machine lacks to run the graph, if known; raised, with what the compile came to, where that shows
+    no crash of its own.
     """
     try:
         answer, signature = oracle.judge(None, only_compiled=True)
@@ -79,12 +80,12 @@ def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answe
 
 
 def lacks_device(signature: Signature) -> bool:
-    """Whether it is not the case that failed but a question for the device."""
+    """Whether the failure is that torch asks for a device that is not there, and not the case's own."""
     return bool(_LACKS.search(signature.raw))
 
 
 def why(answer: Answer) -> str:
-    """Why eager could not run what this answer is about; empty where it could."""
+    """Why eager could not run the case of this answer; empty where it could."""
     return answer.detail.removeprefix(_MARK) if answer.detail.startswith(_MARK) else ""
 
 

@@ -1,5 +1,4 @@
-"""What the user decides about one minification: one frozen record, used by Python, the command line, case.json and
---resume.
+"""The options of one minification: one frozen record, used by Python, the command line, case.json and --resume.
 
 Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where no
 answer of the oracle depends on it, its name in NOT_ASKED. Units are in comments; sizes are bytes, times are seconds.
@@ -23,7 +22,7 @@ from .executors.ray_pool import required
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "rounding", "hang", "memory")
 EXECUTORS = ("local", "ray")
 HANG_LIMIT_S = 60.0
-"""What is waited for a case that is said to hang, unless the user says otherwise."""
+"""Default seconds after which a case counts as hanging."""
 COMMAND = "cmd:"
 """A check that begins so is a command of the user's."""
 
@@ -48,7 +47,7 @@ class MinifyOptions:
     executor: str = "local"
     verify: int = 3
     without: tuple[str, ...] = ()  # steps of the search that are left out
-    anyway: bool = False  # also what fails otherwise than in the run, in a program that is not the run's
+    anyway: bool = False  # also a failure that the run did not have, of a program that is not the run's
 
     @property
     def command(self) -> str | None:
@@ -56,8 +55,8 @@ class MinifyOptions:
         return self.check.removeprefix(COMMAND).strip() if self.check.startswith(COMMAND) else None
 
     def checked(self) -> MinifyOptions:
-        """The same options; raises UsageError for those that make no sense, alone or together, and EnvironmentLackError
-        for what is not installed."""
+        """These options, checked; raises UsageError for those that make no sense, alone or together, and
+        EnvironmentLackError for what is not installed."""
         if self.executor not in EXECUTORS:
             raise UnknownWordError(f"there is no executor {self.executor!r}", "", f"use one of {', '.join(EXECUTORS)}")
         if self.executor != "local" and self.command is not None:
@@ -104,13 +103,14 @@ class MinifyOptions:
 
     @property
     def judged(self) -> str:
-        """The check that the judge is asked for: what a measure needs beside itself is that the graph runs."""
+        """The check that the judge makes: "hang" for --hangs; "crash" for a measure of time or memory, which only needs
+        the graph to run."""
         if self.hangs is not None:
             return "hang"
         return "crash" if self.slower_than is not None or self.memory_over is not None else self.check
 
     def pattern(self) -> re.Pattern[str] | None:
-        """What the failure's text must match, or None."""
+        """The pattern that the failure's text must match, or None."""
         return None if self.match is None else re.compile(self.match)
 
     def asked(self) -> dict[str, Any]:

@@ -32,14 +32,14 @@ from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
-from ..toolkit.isolation import Answer as Reply
+from ..toolkit.isolation import TaskResult as Reply
 from ..toolkit.replaying import replay
 from ..toolkit.replaying.gate import with_next
 from ..toolkit.replaying.replay import own
 from ..toolkit.verdicts import verdict, verdict_words
 from ..toolkit.verdicts.ladder_words import kernel_check
 from ..toolkit.verdicts.outcome import Outcome
-from ..toolkit.verdicts.own_passes import Pass, flags_for, passes, registered
+from ..toolkit.verdicts.own_passes import OwnPass, flags_for, passes, registered
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
 from ..toolkit.verdicts.verdict import with_flags
 from . import only_compiled
@@ -53,10 +53,10 @@ from .search.problem import Answer, Candidate, CannotJudgeError, DoesNotFailErro
 PRELOAD = (*JUDGING, TASKS)
 FIRST_LIMIT_S = 600.0
 HINTS = 2
-"""Operators that a failure may name before its text says nothing about which one it was."""
+"""A failure's text is used as a hint only where it names at most so many operators."""
 
 PROBES = 3
-"""Single atoms that are tried for a first notion of how long a candidate takes."""
+"""How many single atoms are run at most for an estimate of how long a candidate takes."""
 MOST_DEATHS = 12
 """Edits of one step of which eager may die before the step is left out."""
 
@@ -86,7 +86,7 @@ class Oracle:
     only_compiled: str = ""
     """Why eager cannot run the case here, where candidates are therefore only compiled, on synthesised values."""
     _prepared: str | None = None
-    """What `only_compiled` was when candidates were made ready."""
+    """The value of `only_compiled` at the last `prepare`; None before."""
     _unprepared: errors.GraphdbgError | None = None
     _inlinable: list[str] = field(default_factory=list[str])
 
@@ -96,7 +96,7 @@ class Oracle:
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
 
-        That eager itself fails is found by `find_hints`: the failure may be one that needs no run.
+        An error of the eager run is kept for `must_be_prepared`: the failure may be one that needs no run.
         """
         kept = self.work / PREPARED
         if kept.exists() and self._prepared is None:
@@ -129,7 +129,7 @@ class Oracle:
         self._keep_prepared()
 
     def must_be_prepared(self) -> None:
-        """Raises what `prepare` met."""
+        """Raises the error that `prepare` kept, if any."""
         if self._unprepared is not None:
             raise self._unprepared
 
@@ -164,7 +164,7 @@ class Oracle:
     def judge(
         self, candidate: Candidate | None, case: Path | None = None, **more: bool
     ) -> tuple[Answer, Signature | None]:
-        """One query. `candidate` None is the whole case, or that of another folder. `more`: see `only_compiled`."""
+        """Runs one query. `candidate` None: the whole case, or the case folder `case`. `more`: see `only_compiled`."""
         payload, limits = self._payload(candidate) | more, {}
         if case is not None:
             payload["case"], limits = str(case), self.asking.limits_of_saved()
@@ -227,7 +227,8 @@ class Oracle:
         return compiled or answer or Answer(Ruling.INFRA, detail=why)
 
     def before(self) -> Answer | None:
-        """What an earlier command judged of the whole case, where it was asked the same."""
+        """The failure of the whole case that an earlier command kept for the same question; None where there is
+        none."""
         options = self.options
         if not self._lasting:
             return None
@@ -244,7 +245,8 @@ class Oracle:
 
     @property
     def _lasting(self) -> bool:
-        """Whether what the whole case comes to is of use to later commands."""
+        """Whether the verdict on the whole case is of use to later commands: no option is special to this
+        minification."""
         options = self.options
         of_its_own = options.imports, options.command, options.slower_than, options.memory_over, options.anyway
         return not any((*of_its_own, self.only_compiled))
@@ -280,7 +282,8 @@ class Oracle:
         return replace(answer, verdict=Ruling.SAME if same else Ruling.OTHER)
 
     def refusal(self, answers: Sequence[Answer]) -> NothingToReduceError:
-        """Why there is nothing to minify, and what to look at: it does not fail as asked, or that is unknown."""
+        """The error where there is nothing to minify: the case does not fail as asked, or cannot be judged; says what
+        to look at."""
         self.must_be_prepared()
         named = self.named or str(self.case)
         failing = next((answer for answer in answers if answer.verdict is Ruling.OTHER), None)
@@ -319,9 +322,9 @@ class Oracle:
             )
         return DoesNotFailError(what, why, see, record.then(look))
 
-    def _of_own_code(self, named: str, users: Sequence[Pass]) -> CannotJudgeError | None:
-        """The refusal of a graph that is right, in whose compile passes or decompositions of the user's ran: before it
-        was recorded, or not here; None where they ran here and it is right all the same."""
+    def _of_own_code(self, named: str, users: Sequence[OwnPass]) -> CannotJudgeError | None:
+        """The error for a graph that passes although passes or decompositions of the user's ran in its compile: before
+        it was recorded, or not here. None where they ran here."""
         from ..toolkit.blame.partners import stages_of
         from ..toolkit.stages.asking import pairs
         from ..toolkit.verdicts.ladder_words import address, whole_program
@@ -346,7 +349,8 @@ class Oracle:
         return error
 
     def _wider(self) -> str:
-        """The graph that this one was made from, where what made it may be at fault; empty where none is recorded."""
+        """The address of the recorded graph that this one was made from, since the step between may be at fault; empty
+        where none is recorded."""
         from ..toolkit.blame.partners import stages_of
         from ..toolkit.verdicts.ladder_words import address
 
@@ -355,8 +359,8 @@ class Oracle:
         return address(first) if first.id != saved.id else ""
 
     def find_hints(self) -> None:
-        """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and
-        `settle`."""
+        """Sets `hints`, the atoms that the failure names, in the graph that is cut from here on. After `prepare` and
+        `settle`; raises what `prepare` kept."""
         if self.only_compiled != (self._prepared or ""):
             self.prepare()
         self.must_be_prepared()
@@ -369,8 +373,8 @@ class Oracle:
             self.hints = self._raising() or self._culprits() or self._named(error_text)
 
     def _get_ready(self) -> None:
-        """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of
-        bounds."""
+        """Prepares for the kind of failure: measures the pace for a hang, turns the pool of CUDA memory off for an
+        access out of bounds."""
         asking = self.asking
         if asking.pace is not None:
             for place in range(PROBES):
@@ -428,7 +432,8 @@ class Oracle:
         return spec | {"only_compiled": self.only_compiled} if self.only_compiled else spec
 
     def saved(self, path: Path) -> Answer:
-        """One judgement of a case that was written."""
+        """Judges the case folder at `path` once. A hang is confirmed there at the full limit, or the shortening of
+        limits ends."""
         answer = self.judge(None, path)[0]
         asking = self.asking
         if asking.pace is not None and not asking.confirmed:
@@ -440,7 +445,7 @@ class Oracle:
         return answer
 
     def place(self) -> str:
-        """The node and the user's line of what is wrong, where the failure tells its number."""
+        """The node and the user's line of the output that the failure names; empty where it names none."""
         return "" if self.signature is None else place_of(load_graph(self.case).record, self.signature.raw)
 
     def name(self, atom: int) -> str:
@@ -514,7 +519,7 @@ class Oracle:
         match = self.options.pattern()
         if match is not None:
             return signature.kind == wanted.kind and bool(match.search(f"{signature.text()}\n{signature.raw}"))
-        if wanted.kind == "accuracy" and (wanted.size or 0.0) > 1.0:  # memory that nobody wrote can be of any size
+        if wanted.kind == "accuracy" and (wanted.size or 0.0) > 1.0:  # uninitialised memory holds any number
             wanted = msgspec.structs.replace(wanted, size=1.0)
         return wanted.same_as(signature)
 
@@ -525,8 +530,8 @@ class Oracle:
         return self.signature is not None and self.signature.stage == "eager"
 
     def _raising(self) -> list[int]:
-        """The atom at which eager raises, of an error that is missing, or dies: its run ended there, so it is the last
-        one."""
+        """The atom at which eager raises (where an error is missing) or dies: the eager run ended there, so it is the
+        last atom with nodes."""
         if self.signature is None or not (self.signature.kind == "missing_error" or self._dies_in_eager):
             return []
         return [number for number, nodes in enumerate(self.atoms["nodes"]) if nodes][-1:]
@@ -549,8 +554,8 @@ class Oracle:
         return list(named) if len(operators) <= HINTS else []
 
     def _size(self, candidate: Candidate | None) -> tuple[int, int]:
-        """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still
-        smaller."""
+        """An estimate of (nodes, input bytes) from the atoms, for a child that died before it reported them: fewer
+        atoms are still smaller."""
         if not self.atoms:
             return 0, 0
         if candidate is None:
@@ -572,11 +577,11 @@ class Oracle:
 
 
 def first_limit_s(options: MinifyOptions) -> float:
-    """What a query may take before anything is known of this case."""
+    """Seconds that a query may take before anything is known of this case."""
     usual = HANG_LIMIT_S if options.judged == "hang" else FIRST_LIMIT_S
     return options.hangs or options.time_limit or usual
 
 
 def _signature(answer: Answer) -> Signature | None:
-    """The failure that an answer tells of; None for one that passed or has no verdict."""
+    """The failure in an answer; None for one that passed or has no verdict."""
     return None if answer.failure is None else msgspec.convert(answer.failure, Signature)

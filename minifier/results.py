@@ -1,14 +1,13 @@
 """OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does
 not fail.
 
-Also: two cases beside each other: the lines of their plain programs, inputs and settings that differ, as a unified
-diff.
+Also: `difference`, a unified diff of two cases: of their plain programs, inputs and settings.
 
-Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says
-what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the
-atoms that it reads. Nothing is judged here. No torch.
+case/, passes/ and each folder in also/ are case folders that every command opens, with a case.json that says how they
+fail or that they pass. OUT/atoms.jsonl says what the numbers of a candidate stand for, one line per atom: its nodes by
+name, what they call, the user's line, the atoms that it reads. Nothing is judged here. No torch.
 
-For example: `Results(oracle, Path("small"), Options()).case` gives `PosixPath('small/case')`.
+For example: `Results(oracle, Path("small"), MinifyOptions()).case` gives `PosixPath('small/case')`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from ..toolkit.verdicts.identity import OWN_PASS
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import Verdict, Where
 from ..toolkit.verdicts.verdict_words import without
-from .casefile import NAME, Rate
+from .casefile import NAME, FailureRate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import MinifyOptions
@@ -64,9 +63,10 @@ _LONGEST = 160
 def difference(
     failing: SavedGraph, passing: SavedGraph, names: tuple[str, str] = ("case (fails)", "passes (passes)")
 ) -> str:
-    """The diff from the one to the other; empty where their texts are the same.
+    """The diff from the failing case to the passing one; empty where their texts are the same.
 
-    Small inputs are written out, unless one of them has no such form: then all are described by how they would be made.
+    Small inputs are written with their values, unless one has no such form: then all are described by how a program
+    would make them.
     """
     exact = lines(failing, exact=True), lines(passing, exact=True)
     formed = lines(failing), lines(passing)
@@ -145,10 +145,10 @@ def blamed(verdict: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Ver
 ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"
 LIVE = "live"
-"""In the work folder: what each query that runs is at and printed, a file per candidate, for whoever watches."""
+"""In the work folder: a file per candidate with the stage and the output of its running query, for whoever watches."""
 ALSO, PASSES = "also", "passes"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
-"""What a report leaves beside the case; all of it is about the case that was best then."""
+"""Files that a report leaves beside the case; they are all about the case that was best at that time."""
 MOST_OTHERS = 6
 """Other failures that are written as cases; more are only listed."""
 
@@ -161,7 +161,7 @@ class Results:
         self.case = out / "case"
 
     def digest(self) -> str:
-        """Of the atoms: how many there are, what they are, what they read."""
+        """A hash of the atoms: of their number, their labels, and what they read."""
         subject = self.subject
         atoms = [
             [repr(subject.label(atom)), list(subject.parents(atom)), list(subject.bypasses(atom))]
@@ -169,8 +169,8 @@ class Results:
         ]
         return hashlib.blake2b(msgspec.json.encode(atoms), digest_size=16).hexdigest()
 
-    def write_case(self, best: Candidate | None, whole: Answer, rate: Rate) -> None:
-        """The best case, in place of an earlier one and of what was said of that."""
+    def write_case(self, best: Candidate | None, whole: Answer, rate: FailureRate) -> None:
+        """Writes the best case, in place of an earlier one and of all files about that."""
         clear(self.out)
         spec = self.subject.emit(best, self.case)
         original = {"nodes": whole.nodes, "input_bytes": whole.input_bytes, "failing": rate.failing, "runs": rate.runs}
@@ -179,8 +179,8 @@ class Results:
     def write_rest(
         self, minified: Minified, engine: Engine, needs: Needs | None = None, *, brief: bool = False
     ) -> None:
-        """Other failures and the passing neighbour as cases; what each part is needed for. Notes what could not be
-        written."""
+        """Writes other failures and the passing neighbour as cases, and adds to `minified` what each part is needed
+        for. Notes what could not be written. `brief`: only lists the other failures."""
         merged, best = _merged(minified.others), engine.best
         if brief:
             minified.also = [Also(other.signature, other.count, other.nodes) for other in merged]
@@ -201,7 +201,7 @@ class Results:
         self._tell(minified)
 
     def _tell(self, minified: Minified) -> None:
-        """Adds to the case what is known of it now; a report tells it."""
+        """Adds to the case.json what is known of the case now; a report shows it."""
         texts = [] if minified.needs else needed(minified.parts)
         texts += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
         for also in minified.also:
@@ -269,7 +269,7 @@ class Results:
         return " and ".join(texts) + (", shapes and values as they were" if near.plain else "")
 
     def _describe(self, path: Path, signature: Signature | None, spec: Any, **more: Any) -> None:
-        """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
+        """Writes case.json: what a report, or another command that opens the case, needs besides graph and inputs."""
         plain = self.options.to_json()
         asked = {name: plain[name] for name in ("rung", "check", "seed", "match")}
         data = {"signature": msgspec.to_builtins(signature), **asked, "options": plain, "spec": spec, **more}
@@ -277,14 +277,14 @@ class Results:
 
 
 def add_to_case(folder: Path, **more: Any) -> None:
-    """Adds fields to the case.json of a folder, in place of those of that name."""
+    """Sets fields in the case.json of a folder."""
     path = folder / NAME
     data: dict[str, Any] = msgspec.json.decode(opening.read(path))
     write_file(path, msgspec.json.format(msgspec.json.encode(data | more), indent=1))
 
 
 def _in_a_line(error: GraphdbgError) -> str:
-    """What an error says, of one that tells a traceback the line that names the exception."""
+    """The text of an error; where that holds a traceback, the line that names the exception."""
     raised = re.search(r"^\w[\w.]*(?:Error|Exception): .*", error.why, re.M)
     return f"{error.what}: {raised[0]}" if raised and "Traceback (most" in error.why else str(error)
 
@@ -303,7 +303,7 @@ def _merged(others: list[Other]) -> list[Other]:
 
 
 def needed(parts: list[dict[str, Any]]) -> list[str]:
-    """What each node that is left is needed for, as far as it was asked."""
+    """Sentences on what happens without each node that is left, where that was asked."""
     return [
         f"without {part['name']} it {does}" + (f": {part['signature']}" if part["signature"] else "")
         for part in parts
@@ -320,7 +320,7 @@ def clear(out: Path) -> None:
 
 
 def write_atoms(out: Path, subject: Subject) -> None:
-    """Writes the file, once, before the first candidate is asked. Raises EnvironmentLackError where the disk
+    """Writes OUT/atoms.jsonl, once, before the first candidate is asked. Raises EnvironmentLackError where the disk
     refuses."""
     path = out / ATOMS_FILE
     if not path.exists():
@@ -334,7 +334,8 @@ def _lines(subject: Subject) -> Iterator[bytes]:
 
 
 class AtomLines:
-    """The lines of the file, each decoded when it is asked for: reading 100,000 of them at once takes no time."""
+    """The lines of OUT/atoms.jsonl, each decoded when it is asked for: reading 100,000 of them at once takes no
+    time."""
 
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")[:-1]
@@ -347,7 +348,8 @@ class AtomLines:
 
 
 def read_atoms(out: Path) -> AtomLines:
-    """Raises UnreadableError where there is no such file, as in the folder of an older version."""
+    """Reads OUT/atoms.jsonl. Raises UnreadableError where there is no such file, as in the folder of an older
+    version."""
     path = out / ATOMS_FILE
     try:
         return AtomLines(opening.read(path))

@@ -1,12 +1,11 @@
-"""Are two failures the same? Of two sides, each a case, a repro.py of ours, or a graph that is judged now.
+"""Compares two failures: are they the same? Each side is a case, a repro.py of ours, or a graph that is judged now.
 
-Equal ids are the same failure. Else what they are made from is compared: what the two say for certain must be equal;
-where one of them was seen in a graph that is not minimised, that its operations are others says nothing. Judges nothing
-itself.
+Equal ids are the same failure. Else the parts of the ids are compared: parts that both sides are sure of must be equal;
+other operations prove nothing where one failure was seen in a graph that is not minimised. Judges nothing itself.
 
 For example:
 
-    compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says
+    compared(side_of("small", judge), side_of("other/repro.py", judge)).says
     # 'same'
 """
 
@@ -38,8 +37,9 @@ _HEAD_CHARACTERS = 4000
 
 @dataclass(frozen=True)
 class ComparedFailure:
-    """One of the two. `id`: empty where nothing fails or that is unknown, then `why`; `failure` and `signature`: None
-    for a repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
+    """One side of a comparison. `id`: empty where nothing fails or that is unknown, then `why` gives the reason;
+    `failure` and `signature`: None for a repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would
+    tell more.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ComparedFailure:
 
     @classmethod
     def seen(cls, name: str, signature: Signature, saved: SavedGraph) -> ComparedFailure:
-        """One that is known to fail so. Raises GraphdbgError where its graph cannot be read."""
+        """A side that is known to fail with this signature. Raises GraphdbgError where its graph cannot be read."""
         failure = of_graph(signature, saved)
         shrink = () if failure.sharp else (with_flags(shlex.join(["graphdbg", "minify", name])),)
         return cls(name, failure.id, failure.sharp, failure, signature, next=shrink)
@@ -67,7 +67,7 @@ class ComparedFailure:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     says: Says
     reason: str
@@ -81,7 +81,7 @@ class Compared:
 
 
 def compared(left: ComparedFailure, right: ComparedFailure) -> Compared:
-    """The comparison."""
+    """Compares two sides."""
     says, reason = _compared(left, right)
     more = list(dict.fromkeys([*left.next, *right.next])) if says == "cannot_tell" else []
     return Compared(says, reason, (left, right), more)
@@ -118,7 +118,7 @@ def _compared(left: ComparedFailure, right: ComparedFailure) -> tuple[Says, str]
 
 
 def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> ComparedFailure:
-    """What a name stands for. `judge` says how a graph fails that no case.json tells of, or why that is not known.
+    """The side that a name stands for. `judge` returns the signature of a graph without a case.json, or None, and why.
     Raises GraphdbgError where there is nothing of that name.
     """
     from ..dumps.store import Run, resolve

@@ -21,8 +21,8 @@ from ..dumps.errors import CannotResumeError, EnvironmentLackError, GraphdbgErro
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
 from ..toolkit.verdicts.signature import Signature
-from .agenda import Cancelled, Restarted, SearchLimits, Skipped
-from .casefile import CALIBRATION, Rate
+from .agenda import Cancelled, RestartAsked, SearchLimits, SkipAsked
+from .casefile import CALIBRATION, FailureRate
 from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStarted, Stepped
 from .log import Log
@@ -66,19 +66,19 @@ class Subject(Problem, Protocol):
         ...
 
     def before(self) -> Answer | None:
-        """What an earlier command judged of the original, if it did."""
+        """The failure of the original that an earlier command kept; None where there is none."""
         ...
 
     def abort(self) -> None:
-        """Ends the judgements that are on their way; they have no answer."""
+        """Ends all queries in flight; they get no answer."""
         ...
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
-        """The same answers as verdicts on the failure that is minified, which the first of them decides."""
+        """The answers with their verdicts: the first failure among them becomes the one that is minified."""
         ...
 
     def refusal(self, answers: Sequence[Answer]) -> GraphdbgError:
-        """Why answers without the failure leave nothing to minify."""
+        """The error for answers without the failure: there is nothing to minify."""
         ...
 
     def find_hints(self) -> None:
@@ -106,15 +106,15 @@ class Subject(Problem, Protocol):
         ...
 
     def place(self) -> str:
-        """Where the failure is to be seen, in words; empty where that is not known."""
+        """The place of the failure in words; empty where it is not known."""
         ...
 
     def name(self, atom: int) -> str:
-        """An atom for people."""
+        """An atom in words."""
         ...
 
     def about(self, atom: int) -> dict[str, Any]:
-        """The same in parts: "name", "nodes" by name, the user's line ("where", "code")."""
+        """An atom in parts: "name", "nodes" by name, the user's line ("where", "code")."""
         ...
 
 
@@ -144,11 +144,11 @@ class Minification:
         self.left = set(PASS_NAMES)
         """The passes that still have something to propose."""
         self.together: Candidate | None = None
-        """The case of which that was said."""
-        self.rate = Rate(0, 0)
-        self.of_saved = Rate(0, 0)
+        """The case to which `left` applies."""
+        self.rate = FailureRate(0, 0)
+        self.of_saved = FailureRate(0, 0)
         self.needs: tuple[Candidate, Needs] | None = None
-        """What was asked about which finished case."""
+        """A finished case, and the questions about it."""
         self.shown: Answer | None = None
         """The last judgement of the saved case that showed the failure."""
         self.cut = ""
@@ -160,7 +160,8 @@ class Minification:
         return self.asked["sanity"] + self.asked["explanation"] + self.asked["verification"]
 
     def run(self, pool: Executor) -> Minified:
-        """All of it. Raises NothingToReduceError, and Interrupted with the best case so far on disk."""
+        """Runs the whole minification. Raises NothingToReduceError, and Interrupted with the best case so far on
+        disk."""
         self.pool = pool
         self.tell(Stepped("sanity", 0))
         prepared = pool.submit(self.subject.prepare)
@@ -229,11 +230,11 @@ class Minification:
         return self._flakiness()
 
     def _in_time(self, runs: Sequence[Future[Answer]]) -> list[Answer]:
-        """Answers of runs of the original: what they gave within the time, or the first that is there in a minute, or
-        that hangs."""
+        """Returns the answers of the runs of the original that end in time. Where none does, waits for the first: a
+        minute, or as long as the run's own limit. Raises CannotJudgeError where there is none then."""
         done, late = wait(runs, self.budget.seconds_left())
         if not done:
-            own = self.options.judged == "hang" or self.options.hangs or self.options.time_limit  # it ends by that
+            own = self.options.judged == "hang" or self.options.hangs or self.options.time_limit  # that ends it
             done, late = wait(runs, None if own else HANG_LIMIT_S, FIRST_COMPLETED)
         if not done:
             self.subject.abort()
@@ -252,7 +253,7 @@ class Minification:
         return next(answer for answer in self.originals if answer.verdict is Ruling.SAME)
 
     def _announce(self, purpose: str, case: str, run: int, number: int) -> None:
-        """Tells that a query outside of the search starts, unless its answer is known from before."""
+        """Emits QueryStarted for a query outside of the search, unless the log has its answer."""
         if self.log.recall(case, run) is None:
             self.tell(QueryStarted(number, purpose, purpose, case))
 
@@ -269,7 +270,7 @@ class Minification:
             self.originals.append(answer)
             self.asked["sanity"] += 1
             self._answered("sanity", self.asked["sanity"], "original", answer, known)
-        self.rate = Rate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
+        self.rate = FailureRate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
 
     def _calibrate(self, left: int | None = None) -> None:
         """Runs the original until its rate of failure is known well enough."""
@@ -291,19 +292,20 @@ class Minification:
             self.narrate(self.notes[-1])
         return believed.repeats()
 
-    def _believed(self) -> Rate:
-        """The rate of failure by all that is known of it.
+    def _believed(self) -> FailureRate:
+        """The rate of failure, from the runs of the original and of the saved case.
 
-        Where the failure was taken for a sure one because its first runs failed, these say nothing: they were chosen by
-        that.
+        First runs that all failed are left out where there are others: the failure was taken for a sure one because of
+        them, so they prove nothing.
         """
         chosen = SANITY if all(answer.verdict is Ruling.SAME for answer in self.originals[:SANITY]) else 0
         rest = self.originals[chosen:] or self.originals
         failing = sum(answer.verdict is Ruling.SAME for answer in rest)
-        return Rate(failing + self.of_saved.failing, len(rest) + self.of_saved.runs)
+        return FailureRate(failing + self.of_saved.failing, len(rest) + self.of_saved.runs)
 
     def _measure(self, engine: Engine) -> int:
-        """The search met a contradiction: how often passes must be asked from here on."""
+        """Measures the rate of failure after a contradiction in the search; returns how often a passing candidate is
+        asked from here on."""
         before = self.asked["sanity"]
         self.tell(Stepped("measuring", engine.queries))
         self._calibrate(self.budget.left(engine.queries))
@@ -311,7 +313,7 @@ class Minification:
         if self._believed().flaky:
             return self._flakiness()
         self.notes.append("flaky: one case both failed and passed, though the original failed every time")
-        return Rate(2 * CALIBRATION // 3, CALIBRATION).repeats()
+        return FailureRate(2 * CALIBRATION // 3, CALIBRATION).repeats()
 
     # -- the search
 
@@ -331,11 +333,11 @@ class Minification:
                     self.narrate("the saved case did not fail again: a larger one of before is taken")
                     shown, times = self._verify(engine)
                     result = engine.result(result.stopped)
-            except Restarted as again:
+            except RestartAsked as again:
                 engine.restart(again.number)
                 state = engine.case
                 continue
-            self.of_saved = Rate(self.of_saved.failing + shown, self.of_saved.runs + times)
+            self.of_saved = FailureRate(self.of_saved.failing + shown, self.of_saved.runs + times)
             doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
             if not doubtful or result.stopped or not left:
                 return self._conclude(result, engine, (shown, times))
@@ -353,7 +355,7 @@ class Minification:
         return [*TIERS, *small, *axes, (EXPLAINING, self._needs)]
 
     def _hear(self, event: Happening) -> None:
-        """What the engine tells, on its way to who follows."""
+        """Counts the engine's queries that explain, and passes its events on."""
         if isinstance(event, QueryAnswered) and event.purpose == "explanation":
             self.asked["explanation"] += 1
         self.tell(event)
@@ -379,8 +381,8 @@ class Minification:
         return state
 
     def _axis(self, name: str, *, again: bool = False) -> Step:
-        """A pass as a step. `again`: once more, where whole numbers became small ones: as indices they forbade sizes
-        below them."""
+        """A pass as a step. `again`: a second time, where whole numbers became zeros: as indices the recorded ones
+        forbade smaller sizes."""
 
         def step(engine: Engine, state: Candidate) -> Candidate:
             state = engine.case
@@ -396,7 +398,7 @@ class Minification:
         return self._asked(f"{name} were left as they are", lambda: self.subject.propose(name, state)) or []
 
     def _asked(self, otherwise: str, ask: Callable[[], T]) -> T | None:
-        """What the subject says of a case; None, and a note, where it cannot be asked."""
+        """Returns `ask()`; None, and a note that begins with `otherwise`, where the subject cannot be asked."""
         try:
             return ask()
         except EnvironmentLackError as error:
@@ -421,7 +423,8 @@ class Minification:
     # -- the result
 
     def _verify(self, engine: Engine) -> tuple[int, int]:
-        """The best case on disk, judged from there in fresh children: how many of how many failed the same way."""
+        """Writes the best case and judges it from the disk in fresh children; returns how many of how many failed the
+        same way."""
         self.tell(Stepped("verification", engine.queries))
         self.results.write_case(engine.best, self.whole, self.rate)
         times = self.options.verify if engine.repeats == 1 else max(self.options.verify, CALIBRATION)
@@ -440,7 +443,7 @@ class Minification:
                 engine.queries += 1
                 self.asked["verification"] += 1
                 self._answered("verification", engine.queries, key, answer, known)
-        except (Skipped, Cancelled) as error:
+        except (SkipAsked, Cancelled) as error:
             self.cut = str(error) or "skipped"
         finally:
             engine.step = ""
@@ -468,7 +471,7 @@ class Minification:
                 raise
 
     def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
-        """Everything else that is written and reported. `brief`: interrupted, nothing was saved yet."""
+        """Writes everything else and returns the result. `brief`: interrupted, nothing was saved yet."""
         if brief:
             self.results.write_case(engine.best, self.whole, self.rate)
         shown, times = verified
@@ -492,13 +495,14 @@ class Minification:
         return minified
 
     def _verdict(self, result: Result) -> verdict.Verdict:
-        """The judge's verdict on the case, as its last judgement that showed the failure gave it."""
+        """The judge's verdict on the case, from its last judgement that showed the failure."""
         answer, signature = self.shown or result.answer or self.whole, self.subject.signature
         assert signature is not None
         return verdict.read(answer.record) or verdict.judged(signature, self.options.rung)
 
     def _same_atoms(self) -> None:
-        """Candidates are named by numbers of atoms: a log of other numbers is of no use."""
+        """Checks that the log is about the same atoms, since their numbers name candidates. Raises
+        CannotResumeError."""
         digest = self.results.digest()
         known = self.log.earlier.digest
         if not known:

@@ -1,5 +1,6 @@
-"""How a minification is begun from a screen: options with their defaults for a graph, as text, and the command line
-they make. And how an unfinished one goes on: what its folder says, so that `--resume -o OUT` alone is enough.
+"""Proposes how a minification is begun from a screen: options with their defaults for a graph, as text, and the command
+line that they make. Also reads from the folder of an unfinished one how it goes on, so that `--resume -o OUT` alone is
+enough.
 
 Reads the case.json of a case folder, where there is one; starts nothing and needs no torch.
 
@@ -41,7 +42,7 @@ from .options import CHECKS, FLAGS, MinifyOptions
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
 """The options that a screen asks for; others stay as they are proposed."""
 ASKS = ("rung", "check", "match")
-"""Those that say what counts as failing."""
+"""Options that say what counts as failing."""
 HINTS = {
     "rung": ", ".join(NAMES),
     "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
@@ -72,8 +73,8 @@ class Start:
         return {**{name: _text(value) for name, value in values.items()}, "out": self.out}
 
     def with_texts(self, texts: dict[str, str]) -> Start:
-        """The same with what was typed. Raises UsageError for what makes no sense, and for what ends without a
-        repro."""
+        """This start with the typed options. Raises UsageError for options that make no sense, and for a start that
+        would end without a repro."""
         typed, known = {name: texts.get(name, "").strip() for name in (*SHOWN, "out")}, self.texts()
         if self.doubt and all(typed[name] == known[name] for name in ASKS):
             raise UsageError("there is nothing to shrink here", self.doubt, self.instead)
@@ -103,8 +104,8 @@ class Start:
 
 
 def proposed(graph: str, *, verdict: Verdict | None = None, rung: str = "", imports: tuple[str, ...] = ()) -> Start:
-    """What is proposed for a graph: the options that a case was found with, else what its last verdict says: `rung` is
-    the first that fails, `imports` what it was judged with.
+    """The start that is proposed for a graph: with the options that a case was found with, else as its last verdict
+    says: `rung` is the first that fails, `imports` what it was judged with.
 
     Raises GraphdbgError where there is no such graph.
     """
@@ -126,7 +127,7 @@ def proposed(graph: str, *, verdict: Verdict | None = None, rung: str = "", impo
 
 
 def _as_judged(start: Start, verdict: Verdict, rung: str, imports: tuple[str, ...]) -> Start:
-    """What asks for the failure that a verdict tells; a doubt where no rung shows one."""
+    """The start that asks for the failure of a verdict; with a doubt where no rung shows one."""
     first = verdict_words.first_line(verdict)
     options = replace(start.options, imports=imports)
     if verdict.failed and rung in NAMES:
@@ -154,7 +155,8 @@ def _text(value: Any) -> str:
 
 
 def _of_case(folder: Path) -> MinifyOptions:
-    """The options in a case's case.json that say what is asked; those of a search's length are left."""
+    """The options in a case's case.json that say what is asked, without limits of the search, executor and
+    verification."""
     try:
         data: Any = msgspec.json.decode(opening.read(folder / "case.json"))
         old = {name: data[name] for name in ("rung", "check", "seed") if name in data}
@@ -166,7 +168,7 @@ def _of_case(folder: Path) -> MinifyOptions:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedSearch:
     """A minification that can go on. `directory`: where its first process was started."""
 
     graph: str
@@ -174,12 +176,11 @@ class Unfinished:
     directory: str
 
 
-def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfinished:
-    """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and
-    where the folder names a command or modules that the user neither said again nor trusts.
+def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> UnfinishedSearch:
+    """The minification to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is
+    none, and where the folder names a command or modules that the user neither typed again nor trusts.
 
-    What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended
-    the search does not end it again.
+    Typed options are taken; all others come from the folder. A limit that has ended the search does not end it again.
     """
     try:
         story, _ = read(out)
@@ -199,22 +200,22 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     directory, trusted = str(known.get("directory", "")), TRUST in options.imports
     graph, chosen = str(known.get("graph", "")), replace(options, **kept)
     _said(out, old, directory, typed, trusted=trusted)
-    if TRUST in old.imports and not trusted:  # no file gives it, only the user
+    if TRUST in old.imports and not trusted:  # trust comes from the user, never from a file
         what = "the graph calls the program's own Triton kernels, whose source is in the dump"
         raise NeedsTrustError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
-    ours = TRUST in old.imports or not needs_saying(old)  # else it was said of these, not of the graph's source
+    ours = TRUST in old.imports or not needs_saying(old)  # else trust was given for these, not for the graph's source
     imports = with_trust(without_trust(chosen.imports), trusted and ours)
-    return Unfinished(graph, replace(chosen, imports=imports), directory)
+    return UnfinishedSearch(graph, replace(chosen, imports=imports), directory)
 
 
 def needs_saying(options: MinifyOptions) -> bool:
-    """Whether a folder's options run something that the user has to say again: a command, or modules that are
+    """Whether a folder's options run something that the user has to type again: a command, or modules that are
     imported."""
     return options.command is not None or bool(without_trust(options.imports))
 
 
 def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str], *, trusted: bool) -> None:
-    """Raises UsageError where a command or modules of the folder's would be run that were not said again."""
+    """Raises UsageError where a command or modules of the folder's would be run that were not typed again."""
     if trusted or not needs_saying(old):
         return
     here = not directory or Path(directory).resolve() == Path.cwd()
@@ -232,7 +233,7 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
 
 
 def again(out: Path, options: MinifyOptions | None = None) -> str:
-    """The command that goes on in a folder. Trust has to be said again, and so has what would be run: a command,
+    """The command that goes on in a folder. Trust has to be typed again, and so has what would be run: a command,
     modules."""
     words = option_words(options.imports) if options is not None else []
     words += ["--check", options.check] if options is not None and options.command is not None else []

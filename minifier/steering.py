@@ -1,13 +1,12 @@
 """Orders of the user's, carried out between two queries: pause, skip a step, disable, enable or raise one, cancel,
 restart.
 
-Also: OUT/control.jsonl: what the user wants of a minification that runs, one order per line; it is read between two
-queries.
+Also: OUT/control.jsonl, the file with the user's orders to a running minification, one per line.
 
-What became of an order is a `steered` event, in the log before it acts. A resumed search meets the same boundaries (it
-counts its `turn`s) and carries out what changes the search at the same one, so that it ends as the uninterrupted one
-did. What is urgent also ends the queries in flight, which then have no answer and do not count.
-Must not search.
+The outcome of an order is a `steered` event, in the log before the order acts. A resumed search meets the same
+boundaries (it counts its `turn`s) and carries out orders that change the search at the same one, so that it ends as the
+uninterrupted one did. Urgent orders also end the queries in flight, which then have no answer and do not count. Must
+not search.
 
 For example:
 
@@ -35,10 +34,9 @@ from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import CannotResumeError, UnknownWordError
 from ..dumps.wording import why_not_there
-from .agenda import Cancelled, Restarted, Skipped
+from .agenda import Cancelled, RestartAsked, SkipAsked
 from .engine import Engine
-from .events import EVENTS_FILE, STEPS, Follow, Steered, from_json
-from .events import Restarted as RestartedEvent
+from .events import EVENTS_FILE, STEPS, Follow, Restarted, Steered, from_json
 from .log import Log, at_work, read
 from .starting import again
 
@@ -53,7 +51,7 @@ WHATS = ("pause", "resume", "skip", *OF_STEPS, "cancel", "restart")
 
 @dataclass(frozen=True)
 class Order:
-    """One order. `step`: which one it is about; of `skip`, the one that ran when it was given. `number`: of
+    """One order. `step`: the step that it is about; of `skip`, the step that ran when the order was given. `number`: of
     `restart`."""
 
     id: str
@@ -64,12 +62,12 @@ class Order:
 
     @classmethod
     def new(cls, what: str, *, step: str = "", number: int | None = None) -> Order:
-        """With an id of its own."""
+        """A new order, with an id of its own."""
         return cls(uuid.uuid4().hex, what, step, number, round(time.time(), 3))
 
     @property
     def words(self) -> str:
-        """As it is typed after `graphdbg steer OUT`."""
+        """The order as it is typed after `graphdbg steer OUT`."""
         more = self.step if self.what in OF_STEPS else "" if self.number is None else str(self.number)
         return f"{self.what} {more}".strip()
 
@@ -94,14 +92,14 @@ def append(out: Path, order: Order) -> None:
 
 
 class Orders:
-    """The reading side: orders that were given after this object was made, each once. What is no order is left out."""
+    """Reads orders that were given after this object was made, each once; other lines are left out."""
 
     def __init__(self, out: Path) -> None:
         self._tail = lines.Tail(out / CONTROL_FILE, at=None)
         self._seen: set[str] = set()
 
     def new(self) -> list[Order]:
-        """Those that came since the last call."""
+        """The orders that came since the last call."""
         orders: list[Order] = []
         for fields in lines.objects(self._tail.read()):
             with suppress(msgspec.ValidationError):
@@ -118,14 +116,14 @@ class NobodyThereError(CannotResumeError):
 
 @dataclass(frozen=True)
 class Given:
-    """An order that was written, and where in OUT/events.jsonl its outcome can begin."""
+    """An order that was written. `offset`: the place in OUT/events.jsonl from which its outcome can come."""
 
     order: Order
     offset: int
 
 
 def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> Given:
-    """Writes one order. Raises UsageError for what is no order or no step, and where nothing is minified in `out`."""
+    """Writes one order. Raises UsageError for an unknown order or step, and where nothing is minified in `out`."""
     if what not in WHATS:
         raise UnknownWordError(f"there is no order {what!r}", "", f"the orders are {', '.join(WHATS)}")
     if what in OF_STEPS:
@@ -147,14 +145,14 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
 
 
 def no_minification(out: Path) -> CannotResumeError:
-    """Why a folder is none of a minification."""
+    """The error for a folder that is not a minification's."""
     why, fix = why_not_there(out, "events.jsonl"), "minify a graph: graphdbg minify RUN/ID -o OUT"
     return CannotResumeError(f"{out} is not the folder of a minification", why, fix)
 
 
 def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
-    """What became of an order; None where nothing was heard of it for so long (a task between two queries is not
-    ended)."""
+    """Waits for the outcome of an order; None where there is none after so many seconds (an order does not end a task
+    between two queries)."""
     deadline = time.monotonic() + wait_s
     tail = lines.Tail(out / EVENTS_FILE, given.offset)
     while True:
@@ -177,7 +175,7 @@ PAUSE_S = 0.1
 
 
 class Steering:
-    """Reads OUT/control.jsonl. `abort` ends what is asked of the oracle now. `without`: steps disabled from the
+    """Reads OUT/control.jsonl. `abort` ends the oracle's queries in flight. `without`: steps disabled from the
     start."""
 
     def __init__(
@@ -205,7 +203,7 @@ class Steering:
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._noted = [order for order in log.earlier.orders.values() if order.what in NOTED]
-        """What earlier processes carried out, and what is disabled from the start."""
+        """Orders that earlier processes carried out, and the steps disabled from the start."""
         left_out = [Steered(f"without {step}", "disable", step=step) for step in dict.fromkeys(without)]
         self._noted += [order for order in left_out if order.id not in log.earlier.orders]
         self._noted.sort(key=lambda order: (order.queries, order.turn))
@@ -226,7 +224,7 @@ class Steering:
     # -- what the engine calls, in its thread
 
     def boundary(self, engine: Engine, *, again: bool = False) -> None:
-        """Carries out what is due. `again`: a query was ended from outside, and this is still the boundary before
+        """Carries out the orders that are due. `again`: a query was aborted, and this is still the boundary before
         it."""
         self._turn += not again
         self._running = engine.step
@@ -243,13 +241,13 @@ class Steering:
             self._look()
 
     def replaying(self, queries: int) -> bool:
-        """Whether an order of an earlier process may be due before so many queries: then they are taken one after the
-        other."""
+        """Whether an order of an earlier process may be due before `queries` queries were made: these are then asked
+        one after the other."""
         return bool(self._noted) and self._noted[0].queries <= queries
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """While the block runs, something is asked that an urgent order may end."""
+        """Marks, for the block, that a query is in flight which an urgent order may end."""
         with self._lock:
             self._abortable += 1
         try:
@@ -274,19 +272,19 @@ class Steering:
             case "pause" | "resume":
                 self.paused = order.what == "pause"
             case "skip":
-                raise Skipped
+                raise SkipAsked
             case "restart":
                 number = order.number or 0
                 best, size = engine.bests[number], engine.history[number - 1][1:] if number else self.whole
-                self._tell(RestartedEvent(engine.queries, best.text() if best else "original", *size, number))
-                raise Restarted(number)
+                self._tell(Restarted(engine.queries, best.text() if best else "original", *size, number))
+                raise RestartAsked(number)
             case "cancel":
                 self.paused = False
                 raise Cancelled("cancelled")
             case "disable":
                 engine.left_out.add(order.step)
                 if engine.step == order.step:
-                    raise Skipped
+                    raise SkipAsked
             case "enable":
                 engine.left_out.discard(order.step)
             case _:

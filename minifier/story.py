@@ -1,8 +1,9 @@
-"""A minification added up from its events: what was answered, steps, history, other failures, the query now.
+"""The state of a minification, added up from its events: answers, steps, history, other failures, the running query.
 
-All that shows or resumes a minification reads this one class: `log` keeps one of the process that minifies, for the
-live view and the plain lines, and reads one where it goes on; `progress.watched` follows another process by its lines
-(docs/minify-events.md). Leaves out what it does not know. Must not read files, decide anything or import torch.
+Everything that shows or resumes a minification reads this one class: `log` keeps the story of the process that
+minifies, for the live view and the plain lines, and reads one to resume; `progress.watched` follows another process by
+its lines (docs/minify-events.md). Lines that it does not know are left out. Must not read files, decide anything or
+import torch.
 
 >>> story = Story()
 >>> story.take({"event": "query", "queries": 1, "purpose": "sanity", "verdict": "same", "nodes": 53})
@@ -30,22 +31,23 @@ from .passes import NAMES as PASS_NAMES
 from .search.problem import Answer
 
 ORDER = ("sanity", *STEPS, "verification")
-"""What asks queries, in its order, as far as that is known before the search says so itself."""
+"""The steps that ask queries, in the order that is expected before the search begins them."""
 RECENT = 8
 """Queries that the pace is taken from."""
 AXES, VERIFY = 8, 3
-"""Queries that the other axes and the verification usually take, for the guess of what is left."""
+"""Queries that the other axes and the verification usually take, to estimate what is left."""
 MARKS = {"disable": "disabled", "enable": "", "raise": "raised", "skip": "skipped"}
-"""An order -> what becomes of its step."""
+"""An order -> the mark of the step that it is about."""
 SAID = 500
 """Sentences that are kept."""
 LASTING = ("conditions", "digest", "answers", "orders", "steers")
-"""What the next process starts from."""
+"""The fields that a process which resumes starts from."""
 
 
 @dataclass
 class StepCount:
-    """One step: how often it asked, what was accepted, how long it took. `mark`: what steering made of it."""
+    """One step: how often it asked, how many answers were accepted, how long it took. `mark`: "disabled", "raised",
+    "skipped" or empty."""
 
     name: str
     asked: int = 0
@@ -56,14 +58,14 @@ class StepCount:
 
     @property
     def words(self) -> str:
-        """In plain words."""
+        """The step in plain words."""
         return step_words(self.name)
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """A failing case smaller than all before it, the `number`-th; 0 is the original. `after`: the one that it came
-    from."""
+    """A failing case smaller than all before it, the `number`-th; 0 is the original. `after`: the number of the case
+    that it came from."""
 
     number: int
     queries: int
@@ -76,7 +78,7 @@ class Improvement:
 
 @dataclass
 class Story:
-    """All that is known. `points`: per query the nodes and input bytes of the best case so far."""
+    """All that is known of one minification. `points`: per query the nodes and input bytes of the best case so far."""
 
     graph: str = ""
     out: str = ""
@@ -91,14 +93,14 @@ class Story:
     best_case: str = ""
     signature: str = ""
     queries: list[QueryAnswered] = field(default_factory=list[QueryAnswered])
-    """Those that were answered, each numbered by its place."""
+    """The answered queries, each numbered by its place."""
     points: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     times: list[float] = field(default_factory=list[float])
     """Seconds from the start to each answer; of an old folder, which does not say, 0."""
     detail: str = ""
-    """What the last query said."""
+    """The detail of the last answer."""
     turns: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """After how many queries another step asked."""
+    """Each time that another step asked: after how many queries, and its name."""
     begun: list[str] = field(default_factory=list[str])
     """The steps in the order in which they began."""
     steps: dict[str, StepCount] = field(default_factory=dict[str, StepCount])
@@ -110,13 +112,13 @@ class Story:
     """The queries that have no answer yet."""
     conditions: Conditions | None = None
     digest: str = ""
-    """How the graph is cut into atoms."""
+    """The digest of how the graph is cut into atoms."""
     answers: dict[tuple[str, int], Answer] = field(default_factory=dict[tuple[str, int], Answer])
-    """What was answered to each candidate, the how-manieth time that it was asked."""
+    """(candidate, run) -> the answer; `run` numbers the times that the candidate was asked."""
     orders: dict[str, Steered] = field(default_factory=dict[str, Steered])
     """The orders that were carried out, each as the first process did."""
     steers: dict[str, Steered] = field(default_factory=dict[str, Steered])
-    """What became of each order, of late."""
+    """Id of an order -> its latest outcome."""
     said: list[str] = field(default_factory=list[str])
     paused: bool = False
     done: dict[str, Any] | None = None
@@ -131,7 +133,7 @@ class Story:
     # -- taking in
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Takes in one line; one that it does not know, or that has other types than promised, is left out."""
+        """Takes in one line; a line that is not known, or has other types than promised, is left out."""
         if line.get("event") == "done":
             with suppress(KeyError, TypeError, ValueError):
                 self._conclude(line)
@@ -179,8 +181,8 @@ class Story:
         self.last = event.time or self.last
 
     def _begin(self, event: Started) -> None:
-        """A process begins or goes on: the search is a replay, so that all that it says comes again; what it starts
-        from stays."""
+        """Empties the story for a process that begins or resumes: its search is a replay, so all its events come again;
+        what it starts from (LASTING) stays."""
         kept = {name: getattr(self, name) for name in LASTING}
         self.__init__(event.graph, event.out, event.options, event.known, event.life, event.time, step="sanity", **kept)
 
@@ -212,7 +214,7 @@ class Story:
         self.points.append(self.best or self.original)
 
     def _better(self, event: Best) -> None:
-        """After a restart also for what was known to fail already, without a query."""
+        """Takes in a new best case; after a restart also one that was known to fail already, without a query."""
         self.best, self.best_case = (event.nodes, event.input_bytes), event.case
         number = event.number or len(self.history)
         after = self._parent if self._parent is not None else number - 1 if number else None
@@ -251,15 +253,16 @@ class Story:
         return len(self.queries) - (self.history[-1].queries if self.history else 0)
 
     def pace_s(self) -> float:
-        """Seconds of a query, of late."""
+        """Seconds per query, from the latest ones."""
         return sum(self._recent) / len(self._recent) if self._recent else 0.0
 
     def seconds(self, now: float) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return now - self.began if self.began else 0.0
 
     def queries_left(self) -> float:
-        """A guess: a search halves what is left, then come the other axes and the verification."""
+        """An estimate of the queries that are left: a search halves the nodes, then come the other axes and the
+        verification."""
         if self.step == "verification":
             left = float(max(0, VERIFY - self.asked["verification"]))
         elif self.step in ("together", "outputs", "needs", *PASS_NAMES) and self.step != "switches":
@@ -272,13 +275,13 @@ class Story:
         return min(left, max(0, most - len(self.queries))) if isinstance(most, int) else left
 
     def left_s(self, now: float) -> float:
-        """A guess of the seconds that are left, never past --max-time."""
+        """An estimate of the seconds that are left, never past --max-time."""
         most, jobs = self.max_time_s, max(1, int(self.options.get("jobs") or 1))
         seconds = self.queries_left() * self.pace_s() / jobs
         return seconds if most is None or not self.began else min(seconds, max(0.0, most - self.seconds(now)))
 
     @property
     def max_time_s(self) -> float | None:
-        """What --max-time says."""
+        """The seconds of --max-time, or None."""
         most = self.options.get("max_time")
         return most if isinstance(most, (int, float)) else None

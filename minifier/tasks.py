@@ -1,5 +1,4 @@
-"""What the children of the fork server do for the minifier: record values once, then build and judge one candidate
-each.
+"""Tasks of the fork server's children for the minifier: record values once, then build and judge one candidate each.
 
 Also: what a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and
 becomes the command.
@@ -66,7 +65,7 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs the case eagerly once, spills every value to `work`, and returns the atoms and the size of the whole.
 
     With "only_compiled" nothing is run: only the form of every value is kept (see `made_fakes`). "ends_at" names a node
-    that took an earlier process with it, and is not run.
+    that killed an earlier process, and is not run.
     """
     mark("eager")
     case = _whole(Case.at(payload["case"]), payload)
@@ -144,7 +143,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def outputs(payload: dict[str, Any]) -> dict[str, Any]:
-    """What a candidate returns, and which of that it could do without (see dropin.loose_outputs)."""
+    """Positions that a candidate returns, and those that it could do without (see dropin.loose_outputs)."""
     case = _load(Case.at(payload["case"]), payload)
     returned, loose = loose_outputs(case.gm, atoms_in(Path(payload["work"])))
     return {"returned": returned, "loose": loose}
@@ -166,8 +165,7 @@ def together(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def emit(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes a candidate as a case folder at `out`, in place of what a task left there that died before it could say
-    so."""
+    """Writes a candidate as a case folder at `out`, in place of the files of an earlier task that died there."""
     shutil.rmtree(payload["out"], ignore_errors=True)
     case = Case.at(payload["case"])
     emitted, record = _load(case, payload), case.saved.record
@@ -191,8 +189,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes the named nodes as a case at `out`. It returns what something outside of them reads; what they read from
-    outside is an input with its recorded value, or the one that eager computes from the graph's inputs
+    """Writes the named nodes as a case at `out`. The case returns the values that other nodes read. A value that it
+    reads from other nodes is an input: the recorded value, or the one that eager computes from the graph's inputs
     ("only_compiled": its form alone).
     """
     mark("eager")
@@ -248,7 +246,7 @@ def _whole(case: Case, payload: dict[str, Any]) -> Live:
 
 
 def _mode(payload: dict[str, Any], case: Live) -> Any:
-    """What a pass works in: synthesised inputs are cut and made in their fake mode."""
+    """The context that a pass works in: for synthesised inputs, their fake mode."""
     return mode_of(case.gm, case.inputs) if payload["only_compiled"] else nullcontext()
 
 
@@ -256,7 +254,7 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
     """The judgement of one graph, with the amounts that were asked for: too slow, too much memory.
 
     Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way
-    is no case of too much. The time is that of one query at a time, from an empty code cache, with a control (see
+    keeps that verdict. The time is that of one query at a time, from an empty code cache, with a control (see
     `toolkit.replaying.replay`).
     """
     slow, large = payload.get("slower_than"), payload.get("memory_over")
@@ -291,15 +289,15 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
 
 
 AXES = ("dims", "values", "strides")
-"""What is changed together. Switches are not: they change how the case is run."""
+"""The passes whose edits are made together. Switches are not: they change how the case is run."""
 
 
 def plainest(case: Live) -> tuple[list[str], list[str]]:
     """The plainest form that a case may have on several axes at once: sizes of 1, ones, contiguous; one query for all
     of them.
 
-    The edits (none where nothing can be plainer), and the passes that still have something to propose after them. Most
-    failures of a kernel or a compiler do not depend on any of it.
+    Returns the edits (none where nothing can be plainer), and the passes that still have something to propose after
+    them. Most failures of a kernel or a compiler do not depend on any of these axes.
     """
     edits: list[str] = []
     for name in AXES:
@@ -326,8 +324,8 @@ SHELL = "/bin/sh"
 
 
 def run(payload: dict[str, Any]) -> dict[str, Any]:
-    """Does not return where the command could be started: its exit code is the answer. `ready`: a case folder to be
-    copied."""
+    """Writes the case, then becomes the command: where that could be started, this does not return, and the exit code
+    is the answer. `ready`: a case folder to be copied."""
     mark("build")
     case = Path(payload["folder"]) / "case"
     if payload["ready"] is None:

@@ -5,11 +5,12 @@ What is no UTF-8 is read as replacement characters. Where the terminal has gone,
 and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
-`LinuxDriver.run_input_thread`  whose exceptions end the app `LinuxDriver._get_terminal_size`  what the terminal says
-`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on `LinuxDriver._auto_restart`,
-`_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
-error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
-
+`LinuxDriver.run_input_thread`  whose exceptions end the app
+`LinuxDriver._get_terminal_size`  how large the terminal is
+`LinuxDriver._sigtstp_application`, `_sigcont_application`  the app is stopped, and goes on
+`LinuxDriver._auto_restart`, `_must_signal_resume`, `_writer_thread`  whether the app left the terminal before
+`App._handle_exception`  which shows an error (see `_textual`)
+`WriterThread._queue`  which nothing empties once the thread has died
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Terminal(LinuxDriver):
             super()._sigcont_application()
 
     def run_input_thread(self) -> None:
-        """Reads keys until the driver is stopped; what textual's parser fails on is shown."""
+        """Reads keys until the driver is stopped; an error of textual's parser is shown."""
         while True:
             try:
                 return super().run_input_thread()

@@ -44,7 +44,7 @@ TOO_SOON_S = 1.0
 """A second failure to paint within this time ends the program: nothing can be shown any more."""
 
 REPEATED = 20
-"""How often the same failure may come again within that time."""
+"""How many repetitions of the same failure within that time are ignored."""
 
 PAINTING = frozenset(
     ("_refresh_layout", "_compositor_refresh", "_display", "reflow", "reflow_visible", "update_widgets")

@@ -21,9 +21,10 @@ MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 
 @dataclass(frozen=True)
 class Action:
-    """`typed`: its keys as textual names them. `words`: the command that does the same, as a user would type it (empty:
-    it only moves about on the screen). `does`: the method's name and what it is given, where the id does not say so.
-    `footer`: whether it is one of the five of the last line. `also`: other words for it, by which the palette finds it.
+    """One action. `typed`: its keys as textual names them. `words`: the command that does the same, as a user would
+    type it (empty: it only moves about on the screen). `does`: the method's name and its arguments, where the id does
+    not say so. `footer`: whether it is one of the five of the last line. `also`: other words for it, by which the
+    palette finds it.
     """
 
     id: str
@@ -42,7 +43,7 @@ class Action:
 
     @property
     def group(self) -> str:
-        """Under which heading help has it."""
+        """The heading under which help lists it."""
         if self.call[0] == "move":
             return "move"
         if self.id.startswith("app."):
@@ -57,7 +58,7 @@ class Action:
 
     @property
     def call(self) -> tuple[Any, ...]:
-        """The method's name without its `do_`, and what it is given."""
+        """The method's name without its `do_`, and its arguments."""
         move = self.id.partition(".")[2]
         return self.does or (("move", move) if move in MOVES else (self.id.replace(".", "_"),))
 
@@ -111,7 +112,7 @@ SHARED = (
     Action("list.top", "home g", "top", "To the first line."),
     Action("list.end", "end G", "end", "To the last line."),
 )
-"""Of several screens (see `ROOMS_OF`)."""
+"""Actions of several screens (see `ROOMS_OF`)."""
 ALWAYS = (
     Action("app.help", "question_mark", "help", "What can be done here, and with which key.", also="keys"),
     Action("app.palette", "ctrl+p", "palette", "Find an action by its name."),
@@ -132,4 +133,4 @@ ALWAYS = (
            "Leave. Where jobs run it asks: leave them running (`graphdbg tui` finds them again) or stop them.",
            also="exit leave"),
 )  # fmt: skip
-"""Of every screen, behind the digits of the screens."""
+"""Actions of every screen; help lists them after the digits of the screens."""

@@ -1,6 +1,6 @@
 """The app: which room is seen, and what every room can ask for. No logic of a screen, none of a run.
 
-Also: the theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
+Also: the theme of the terminal's own colours, of which it uses those that can be read on the terminal's background.
 
 Also: keys in sequence: the next one is taken when the one before has done its work.
 
@@ -66,7 +66,7 @@ DIMMED = 0.5
 
 
 class OwnColours(LineFilter):
-    """The styles of text for a terminal of these colours."""
+    """A filter that makes the styles of text readable in a terminal of these colours."""
 
     def __init__(self, known: Colours) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ def contrast(first: Color, other: Color) -> float:
 
 
 LOOK_AGAIN_S = 0.5
-"""How often it is looked whether the widget of the key under way is still there."""
+"""Seconds between two checks that the widget of the key under way is still there."""
 PATIENCE_S = 10.0
 """How long a key whose widget takes its time can hold up the next ones."""
 
@@ -130,7 +130,7 @@ class InTurn(App[None]):
         self._turn = 0
         self._under_way = False
         self._at: MessagePump = self
-        """In whose queue the key under way is."""
+        """The object in whose queue the key under way is."""
 
     async def on_event(self, event: events.Event) -> None:
         """Holds a key back while an earlier one is under way."""
@@ -158,15 +158,15 @@ class InTurn(App[None]):
             self._follow(None, turn, again)
 
     def _through(self, turn: int, again: Sequence[DOMNode]) -> None:
-        """The app has done the key, too."""
+        """Called when the app has handled the key, too."""
         if again:
             self._follow(again[0], turn)
         else:  # what was asked for "later", as the focus, comes before the next key
             self.call_later(self.call_later, self._next, turn)
 
     def _watch(self, turn: int, until: float) -> None:
-        """Lets the next key pass where the widget of the one under way went away with it. That time went by alone is no
-        reason: on a busy machine keys would be led elsewhere than where they were typed."""
+        """Lets the next key pass where the widget of the one under way went away with it, or after PATIENCE_S. Not
+        sooner: on a busy machine keys would be led elsewhere than where they were typed."""
 
         async def look() -> None:
             if self._at.is_running and time.monotonic() < until:
@@ -206,7 +206,7 @@ class Workbench(InTurn, Sturdy):
         self.first = first
         self.collector = responsive.Collector()
         self.jobs: set[Job] = set()
-        """What was started or attached to here."""
+        """The jobs that were started here or attached to."""
         self.troubles: list[ShownError] = []
         """Errors that were shown, the oldest first."""
         self.visits: list[Room] = []
@@ -216,11 +216,11 @@ class Workbench(InTurn, Sturdy):
         self.values: dict[str, ValuesSeen] = {}
         """The values of nodes that were read last, by graph, for the columns of Graph."""
         self.drafts: dict[str, tuple[Path, int]] = {}
-        """Texts that were edited and are no case yet, and the line to look at, by the graph that they are to be a
-        variant of."""
+        """Graph -> the file of an edited text that is to become a variant of it and is no case yet, and the line to
+        look at."""
         self.settings = Settings.load("light" if colours is not None and _terminal.is_light(colours) else "dark")
         self.trusted: set[str] = set()
-        """The runs, or cases, whose own source is run by what is started here."""
+        """The runs, or cases, whose own source may be run by commands started here."""
         self.own_colours = OwnColours(colours or {})
         self.tour: Tour | None = None
         self.remembers = True
@@ -228,11 +228,11 @@ class Workbench(InTurn, Sturdy):
         self.mouse = True
 
     def get_driver_class(self) -> type[Driver]:
-        """Ours, in a terminal."""
+        """Our driver, in a terminal."""
         return _terminal.driver(super().get_driver_class())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """In the terminal's own colours only those that can be read."""
+        """Adds the filter for readable colours where the theme is the terminal's own colours."""
         filters = super().get_line_filters()
         return [self.own_colours, *filters] if self.theme == THEMES["ansi"] else filters
 
@@ -254,7 +254,7 @@ class Workbench(InTurn, Sturdy):
                 asyncio.get_running_loop().add_signal_handler(number, self._leave_for, number)
 
     def on_unmount(self) -> None:
-        """Garbage is collected as before."""
+        """Turns Python's garbage collection on again."""
         gc.enable()
 
     async def on_event(self, event: events.Event) -> None:
@@ -267,7 +267,7 @@ class Workbench(InTurn, Sturdy):
 
     @property
     def room(self) -> Room | None:
-        """The room that is seen, be a sheet in front of it or not."""
+        """The room that is shown, also behind a sheet."""
         return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, Room)), None)
 
     @property
@@ -327,7 +327,7 @@ class Workbench(InTurn, Sturdy):
             self._show(self.trail[-1])
 
     def do_app_home(self) -> None:
-        """The runs and graphs."""
+        """Shows Home: the runs and graphs."""
         open_one = self._home_but(None)
         if open_one is not None:
             self._show(open_one)
@@ -339,14 +339,14 @@ class Workbench(InTurn, Sturdy):
         return next((other for other in reversed(self.visits) if other.ROOM == "home" and other is not room), None)
 
     def do_app_show(self, name: str) -> None:
-        """A screen about the graph that is looked at, or (minify, report) the minification."""
+        """Shows a screen about the graph that is looked at, or (minify, report) the minification."""
         here = self.here
         if name == "graph" and self.room is not None and self.room.ROOM != "graph" and self.room.to_graph():
             return
         self._to_room(name, here)
 
     async def do_app_minify(self) -> None:
-        """The search that is looked at, else one that runs here, of this graph first; else the form for one."""
+        """Shows the search that is looked at, else one that runs here, of this graph first; else the form for one."""
         here = self.here
         search = partial(running_search, here.graph)
         out = here.out or await asyncio.wrap_future(in_thread(search, "looking for a search"))
@@ -361,7 +361,7 @@ class Workbench(InTurn, Sturdy):
     # -- errors
 
     def take(self, error: BaseException, doing: str = "") -> None:
-        """An exception that nothing else caught: the panel of what is in front."""
+        """Shows an exception that nothing else caught, in the panel of the screen in front."""
         front = self.screen
         if not isinstance(front, BaseScreen) or front.panel is None:
             front = self.room
@@ -374,7 +374,8 @@ class Workbench(InTurn, Sturdy):
             front.show_error(shown)
 
     def note(self, shown: ShownError) -> tuple[ShownError, bool]:
-        """Keeps an error for E; gives the one that is kept, and whether it is new: the same one again is counted."""
+        """Keeps an error for E. Returns the kept one, and whether it is new: an error that comes again is only
+        counted."""
         for old in self.troubles:
             if (type(old.error), str(old.error), old.doing) == (type(shown.error), str(shown.error), shown.doing):
                 old.times += 1
@@ -394,7 +395,7 @@ class Workbench(InTurn, Sturdy):
         return [(name, states.get(name, "")) for name in ROOMS]
 
     def badges(self) -> list[str]:
-        """What the first line says of what goes on behind: jobs that run, errors."""
+        """The right end of the first line: jobs that run, trust, errors."""
         running = len(self.running())
         failed = sum(texts.times for texts in self.troubles)
         texts = [f"{running} running"] * bool(running)
@@ -456,7 +457,7 @@ class Workbench(InTurn, Sturdy):
             self._drop(room)
 
     def last_words(self, error: BaseException) -> str:
-        """What is printed after the end that nobody asked for."""
+        """The text that is printed after an end that nobody asked for."""
         running = "".join(f"\nstill running: {job.line}" for job in self.running())
         return f"{described(error)}\n\nalso in {self._crash_file(error)}{running}"
 
@@ -470,14 +471,14 @@ class Workbench(InTurn, Sturdy):
     # -- what all screens can ask for
 
     def do_app_help(self) -> None:
-        """What can be done here."""
+        """Shows what can be done here."""
         from .screens.help import Help
 
         if self.room is not None and self.screen is self.room:
             self.push_screen(Help(self.room.ROOM))
 
     def do_app_palette(self) -> None:
-        """Every action by its name."""
+        """Shows every action by its name."""
         from .screens.palette import Actions, Palette
 
         if self.screen is self.room:
@@ -495,7 +496,7 @@ class Workbench(InTurn, Sturdy):
             self.call_after_refresh(self.room.perform, action)
 
     def do_app_command(self) -> None:
-        """The command line of what is seen, and of what runs."""
+        """Shows the command line of what is seen, and those of the jobs."""
         from .screens.picking import CommandLine
 
         if self.room is not None and self.screen is self.room:
@@ -504,7 +505,7 @@ class Workbench(InTurn, Sturdy):
             self.push_screen(CommandLine([*lines, *(job.line for job in jobs if job.line not in lines)]))
 
     def do_app_theme(self) -> None:
-        """The next of dark, light and the terminal's own colours; remembered."""
+        """Switches to the next of dark, light and the terminal's own colours; remembered."""
         self.settings.theme = self.settings.next_theme()
         self.theme = THEMES[self.settings.theme]
         if self.remembers:
@@ -529,7 +530,7 @@ class Workbench(InTurn, Sturdy):
         self.notify("The mouse works here again." if self.mouse else given, timeout=4)
 
     def do_app_tour(self) -> None:
-        """Two minutes round the workbench; again: leaves the tour and the rooms that it opened."""
+        """Starts the tour of the workbench; again: leaves the tour and the rooms that it opened."""
         from .screens.tour import start
 
         if self.tour is None:
@@ -538,7 +539,7 @@ class Workbench(InTurn, Sturdy):
             self.leave_tour()
 
     def leave_tour(self) -> None:
-        """Ends the tour: its run is a folder that goes, and the rooms on it go with it."""
+        """Ends the tour; its run, which is a temporary folder, goes with the rooms about it."""
         if self.tour is None:
             return
         folder, tour, self.tour = str(self.tour.folder), self.tour, None
@@ -551,12 +552,12 @@ class Workbench(InTurn, Sturdy):
         tour.leave()
 
     def did(self, action: str) -> None:
-        """An action was done without an error; the tour waits for some."""
+        """Called when an action was done without an error; the tour waits for some."""
         if self.tour is not None:  # it goes on after the screen has changed to what the action shows
             self.call_after_refresh(lambda: self.tour and self.tour.did(action))
 
     def copy(self, text: str, name: str = "text") -> None:
-        """Text to the clipboard of the terminal and to a file; says both. `name` is the file's."""
+        """Copies a text to the terminal's clipboard and to a file of that name; says both."""
         self.copy_to_clipboard(text)
         if isinstance(self.screen, BaseScreen):
             self.screen.work(lambda: outside.to_tmux(text), lambda _: None, doing="copy")
@@ -564,17 +565,17 @@ class Workbench(InTurn, Sturdy):
         self.notify(f"Copied. Also saved to {path}", markup=False, timeout=6)
 
     def export(self, text: str, name: str = "text") -> Path:
-        """Text to a new file in the folder we are in; says where and returns it."""
+        """Writes a text to a new file in the current folder; says where and returns the path."""
         path = outside.export(text, name, Path.cwd())
         self.notify(f"written: {path}", markup=False, timeout=6)
         return path
 
     def edit(self, path: Path, line: int = 1) -> None:
-        """A file in the user's editor."""
+        """Opens a file in the user's editor."""
         outside.edit(self, path, line)
 
     def do_variant_edit(self) -> None:
-        """The graph.py of the graph that is looked at in the editor; what was changed is judged, and shown beside
+        """Opens the graph.py of the graph that is looked at in the editor; the changed text is judged, and shown beside
         it."""
         from . import variant
 
@@ -606,7 +607,7 @@ class Workbench(InTurn, Sturdy):
         self._leave(128 + number)
 
     def terminal_gone(self) -> None:
-        """Nobody types or reads any more."""
+        """Leaves: nobody types or reads any more."""
         self._leave(128 + signal.SIGHUP)
 
     def _leave(self, code: int = 0) -> None:

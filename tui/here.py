@@ -15,8 +15,8 @@ from ..dumps.index import is_run
 
 @dataclass(frozen=True)
 class Here:
-    """`run`: a run folder; `graph`: RUN/ID or a case folder; `other`: the graph it is compared with; `out`: the folder
-    of a minification; `node`: the name of the node under the cursor.
+    """What the user looks at. `run`: a run folder; `graph`: RUN/ID or a case folder; `other`: the graph it is compared
+    with; `out`: the folder of a minification; `node`: the name of the node under the cursor.
     """
 
     run: str | None = None

@@ -255,7 +255,7 @@ def kind_of(words: Sequence[str]) -> str:
 
 
 def conditions(words: Sequence[str]) -> list[str]:
-    """What a ladder was run with, except its rungs: seed, device, imports."""
+    """The words of a ladder's command except its rungs: seed, device, imports."""
     rungs = option(words, "--rungs")
     return [word for word in words if word not in ("--rungs", rungs, "--all", LINES)]
 
@@ -302,8 +302,8 @@ def _last_said(folder: Path) -> dict[str, Any]:
 
 
 def rungs_so_far(graph: str) -> list[dict[str, Any]]:
-    """The `rung` lines of the ladders of a graph that were asked as the newest was, but of that one, the oldest first;
-    of a graph that has none of its own those of the newest triage of its run."""
+    """The `rung` lines of earlier ladders of a graph that ran under the conditions of the newest one, the oldest
+    first; of a graph that has no ladder of its own those of the newest triage of its run."""
     ladders = [kept for kept in _about(graph) if kind_of(kept.record.words) == "triage"]
     rung_lines: list[dict[str, Any]] = [] if ladders else _rungs_of_run(graph)
     for kept in reversed(ladders[1:]):

@@ -69,7 +69,7 @@ class Job:
         self.passing = passing
         """Whether a screen alone wanted the job: it is not listed, ends with the workbench, and leaves no files."""
         self.note = ""
-        """A sentence where its files had to go elsewhere, or something of it cannot be kept."""
+        """A sentence where the job's files had to go elsewhere, or something of the job cannot be kept."""
         self._on_batch, self._on_said, self._on_end = on_batch, on_said, on_end
         self._lock = Lock()
         self._ended = Event()
@@ -204,7 +204,7 @@ class Job:
             return True
 
     def _hand_over(self, *, last: bool) -> bool:
-        """Hands over what was written since; returns whether there is more than one bite of it."""
+        """Hands over what was written since the last call; returns whether there is more than one bite of it."""
         batch: list[Data] = []
         for line in _lines(self._out, last):
             data = decoded(line)

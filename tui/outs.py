@@ -66,7 +66,7 @@ class Outs:
         return sorted(lines, key=lambda line: when[line.key], reverse=True)
 
     def standing_lines(self, name: str) -> list[str]:
-        """How a minification stands, or what it came to."""
+        """How a running minification stands, or the result of an ended one."""
         watched = self._watched[name]
         if watched.state != "ended":
             return telling.facts(watched, time.time())

@@ -41,7 +41,7 @@ REGISTRY: tuple[Action, ...] = (
     *(screen.opening(name) for name, screen in SCREENS.items()),
     *ALWAYS,
 )
-"""In the order in which help tells them: what a screen is for first."""
+"""All actions in the order in which help lists them: what a screen is for first."""
 
 BY_ID = {action.id: action for action in REGISTRY}
 

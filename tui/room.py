@@ -82,8 +82,8 @@ class Room(BaseScreen[None]):
         return ""
 
     def can(self, action: str) -> bool:
-        """Whether an action makes sense now; one that does not is left out of the footer, and says why where it is
-        asked for. After a change call `refresh_bindings()`."""
+        """Whether an action makes sense now; an action that does not is left out of the footer, and says why where it
+        is performed. After a change call `refresh_bindings()`."""
         return True
 
     def arrive(self, here: Here) -> None:
@@ -169,7 +169,7 @@ class Room(BaseScreen[None]):
         return self.add_job(job)
 
     def job_failed(self, job: Job, code: int, fix: str, *, doing: str) -> None:
-        """Shows how a job ended that should not have ended that way, and what it said."""
+        """Shows how a job failed, and its last words."""
         said = job.last_said()
         untrusted = "--trust" in said and "--trust" not in job.words
         fix = f"U adds --trust to what is started here; {fix}" if untrusted else fix

@@ -26,7 +26,7 @@ def settings_file() -> Path:
 
 
 THEMES = {"dark": "graphdbg-dark", "light": "graphdbg-light", "ansi": "ansi-dark"}
-"""Our words and those of the theme; ansi takes the terminal's own colours."""
+"""Our name of a theme -> textual's; ansi takes the terminal's own colours."""
 
 OURS = (
     replace(BUILTIN_THEMES["textual-dark"], name="graphdbg-dark", variables={"block-cursor-background": "#005A9E"}),
@@ -41,7 +41,7 @@ OURS = (
         variables={"footer-key-foreground": "#005A9E", "text-warning": "#704800"},
     ),
 )
-"""Textual's themes, except what could not be read on their background."""
+"""Textual's themes, with changes where a colour could not be read on their background."""
 
 _NORMAL = "000000 A01E1E 1E620A 844E00 1E46AA 6E2D91 005C80 555555"
 _BRIGHT = "555555 BE1414 287300 965500 0055AA A01EA0 006982 282828"
@@ -59,7 +59,7 @@ def named_colours(dark: bool) -> TerminalTheme:
 
 
 class Settings(msgspec.Struct):
-    """tui.json."""
+    """The remembered settings, as tui.json holds them."""
 
     theme: str = "dark"
     split: int = 60

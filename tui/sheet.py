@@ -28,18 +28,18 @@ LOOK_S = 0.25
 """How often a question checks whether it still holds."""
 
 
-class Sheet(BaseScreen[R], ModalScreen[R]):
+class SheetScreen(BaseScreen[R], ModalScreen[R]):
     """A sheet in front of a room; esc closes it."""
 
     AUTO_FOCUS = "*"
     BINDINGS: ClassVar[list[BindingType]] = [*BaseScreen.PANEL_KEYS, Binding("escape", "leave", "close", show=False)]
     DEFAULT_CSS = """
-    Sheet { align: center middle; background: $background 60%; }
-    Sheet > #sheet {
+    SheetScreen { align: center middle; background: $background 60%; }
+    SheetScreen > #sheet {
         width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary; padding: 0 1;
         background: $surface;
     }
-    Sheet > #sheet Static { height: auto; }
+    SheetScreen > #sheet Static { height: auto; }
     """
 
     def __init__(self, heading: str, below: str = "esc close") -> None:
@@ -66,7 +66,7 @@ class Sheet(BaseScreen[R], ModalScreen[R]):
             self.dismiss(self.answer())
 
 
-class Choose(Sheet[str]):
+class Choose(SheetScreen[str]):
     """A question that is answered with one key; the answer is the key, None for esc.
 
     `moot`: once it returns true there is nothing left to ask, and the first answer holds.
@@ -99,7 +99,7 @@ class Choose(Sheet[str]):
             self.dismiss(event.key)
 
 
-class Ask(Sheet[str]):
+class Ask(SheetScreen[str]):
     """A line to type; the answer is the text, None for esc. `check` gives a sentence where the text is not
     acceptable."""
 

@@ -22,7 +22,7 @@ from .here import Here
 from .job_files import NORMAL, option
 from .jobs import Job
 from .room import Room
-from .verdicts import Judged, of_graph
+from .verdicts import ShownVerdict, of_graph
 
 STEM = "graphdbg-variant"
 
@@ -35,7 +35,7 @@ def edit(room: Room, here: Here) -> None:
     room.work(known, begin, group="variant", doing="editing the graph")
 
 
-def _edit(room: Room, here: Here, graph: str, text: str, judged: Judged | None) -> None:
+def _edit(room: Room, here: Here, graph: str, text: str, judged: ShownVerdict | None) -> None:
     drafts, whole = room.workbench.drafts, text.encode("utf-8", "backslashreplace")
     path, line = drafts.get(graph, (free_path(STEM, ".py", bare=False), line_of(text, here.node or "")))
     if not path.is_file():
@@ -57,7 +57,7 @@ def _edit(room: Room, here: Here, graph: str, text: str, judged: Judged | None) 
     room.notify(f"graphdbg import {path} ...", markup=False, timeout=2)
 
 
-def _imported(room: Room, here: Here, judged: Judged | None, job: Job, code: int) -> None:
+def _imported(room: Room, here: Here, judged: ShownVerdict | None, job: Job, code: int) -> None:
     assert here.graph is not None and here.other is not None
     if code:
         place, path = re.search(r"\bline (\d+),", job.last_said()), Path(job.words[1])
@@ -76,7 +76,7 @@ def _judged(room: Room, job: Job, code: int) -> None:
         room.job_failed(job, code, "in Replay (4) r judges it again", doing="triage")
 
 
-def judging(case: str, judged: Judged | None) -> list[str]:
+def judging(case: str, judged: ShownVerdict | None) -> list[str]:
     """The command that judges a case as the graph was judged last."""
     words = judged.words if judged is not None else ()
     rung = (judged.rung if judged is not None else "") or option(words, "--rung") or "inductor"

@@ -1,5 +1,5 @@
-"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes,
-for Graph. Read in a thread.
+"""Findings of this folder's jobs: the newest verdict on each graph, for Home, and findings on nodes, for Graph. Read in
+a thread.
 
 For example:
 
@@ -30,7 +30,7 @@ COMMANDS = ("triage", "replay", "bisect", "check")
 """The commands that judge."""
 
 
-class Judged(NamedTuple):
+class ShownVerdict(NamedTuple):
     """A verdict in a word, its sentence, whether it is a failure, and the whole record."""
 
     word: str
@@ -47,7 +47,7 @@ class Judged(NamedTuple):
     """The command, one of those that judge, and its arguments."""
 
 
-def of_graph(graph: str) -> Judged | None:
+def of_graph(graph: str) -> ShownVerdict | None:
     """The newest verdict on a graph, by its name as a user would type it here."""
     verdicts = Verdicts()
     verdicts.look([job for job in job_files.recent() if job.here])
@@ -65,7 +65,7 @@ def beside(a: str, b: str) -> str:
     return f"A {sides[0] or 'not judged'}, B {sides[1] or 'not judged'}" if any(sides) else ""
 
 
-def _side_text(judged: Judged | None, going: str) -> str:
+def _side_text(judged: ShownVerdict | None, going: str) -> str:
     if going in COMMANDS:
         return f"{mark('runs')} {going} runs"
     if judged is None:
@@ -75,9 +75,9 @@ def _side_text(judged: Judged | None, going: str) -> str:
     return f"{sign} {judged.word}" + (f" at {place}" if place and judged.bad else "")
 
 
-def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
-    """Whether a job without findings withdraws an earlier finding: the same question, or the ladder, which does not ask
-    what check does."""
+def _takes_back(job: job_files.JobRecord, known: ShownVerdict) -> bool:
+    """Whether a job without findings withdraws an earlier finding: it asked the same question later, or is the ladder,
+    which answers all but what check asks."""
     if known.words[0] == "check" or job.words[0] != "triage":
         return job.words[0] == known.words[0] and job.started >= known.started
     return True
@@ -87,10 +87,10 @@ class Verdicts:
     """The newest verdicts, by the graph's absolute path."""
 
     def __init__(self) -> None:
-        self._found: dict[Path, Judged] = {}
+        self._found: dict[Path, ShownVerdict] = {}
         self._read: dict[Path, int] = {}
 
-    def of(self, target: str) -> Judged | None:
+    def of(self, target: str) -> ShownVerdict | None:
         """The verdict on a graph since it was recorded, by its name as a user would type it here."""
         path = Path(target).absolute()
         judged = self._found.get(path)
@@ -133,15 +133,15 @@ class Verdicts:
             return
         said = verdict_words.said(record, record.reason)
         word = verdict_words.word(record).removeprefix("fails: ")
-        self._found[Path(job.cwd, graph)] = Judged(
+        self._found[Path(job.cwd, graph)] = ShownVerdict(
             word, said, record.failed, job.started, record, str(first or ""), given(job.words), tuple(job.words)
         )
 
 
 @dataclass
 class NodesFound:
-    """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is
-    said); the newest job of each holds, and one that finds nothing removes its mark."""
+    """Findings of jobs on the nodes of one graph. `marks`: (command, rung) -> rows of (node, the name that users know,
+    sentence); the newest job of each counts, and one that finds nothing removes its mark."""
 
     marks: dict[tuple[str, str], list[tuple[str, str, str]]] = field(default_factory=dict)
     values: dict[str, ValuesSeen] = field(default_factory=dict)

@@ -1,10 +1,8 @@
 """`graphdbg tui --web`: the same workbench in a browser on this machine, behind a token. Shows nothing of its own.
 
 Each page runs `graphdbg tui` as a process that textual-serve talks to. The token stays in this server and the browser's
-cookie:
-it is in no command line, no environment and no log. Only names of this machine are answered (another site cannot point
-its own
-name here), pages and websocket alike, and the page loads nothing from elsewhere.
+cookie: it is in no command line, no environment and no log. Only requests to names of this machine are answered
+(another site cannot point its own name here), for pages and websocket alike, and the page loads nothing from elsewhere.
 
 For example: `serve("myrun", follow=False, port=8765)` gives `http://127.0.0.1:8765/?token=...`.
 """

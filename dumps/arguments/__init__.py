@@ -1,8 +1,8 @@
-"""The kinds of encoded arguments: what stands in the saved form as an object with one key, its tag.
+"""The kinds of encoded arguments that are objects with one key, the tag, in the saved form.
 
 JSON has no tuples, dtypes or nodes: a node is {"node": "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null,
-2]}. Each kind is one object (`kind.Kind`) that knows all that is done with it: checked, printed, compared, drawn, made
-of a live value and turned into one. To add one: a file here with `KINDS`. Imports no torch.
+2]}. Each kind is one object (`kind.Kind`) with all its operations: check, print, compare, draw, encode a live value and
+decode to one. To add a kind: a file here with `KINDS`. Imports no torch.
 
 >>> KINDS["size"].shown([2, 3], str)
 '(2, 3)'
@@ -29,4 +29,4 @@ def _kinds() -> dict[str, Kind]:
 KINDS = _kinds()
 """The kinds by tag."""
 NESTED = frozenset(tag for tag, kind in KINDS.items() if kind.holds)
-"""Tags whose content is a list of arguments; that of "dict" is a list of pairs."""
+"""Tags whose content is a list of arguments (of pairs for "dict")."""

@@ -1,8 +1,8 @@
-"""What a kind of argument is: a tag of the saved form, and what each walk over arguments does with it.
+"""The base of all kinds of arguments: a tag of the saved form, and one method for each walk over arguments.
 
-`check`, `shown`, `encode` and `decode` are every kind's own; the others have an answer for a leaf that no program can
-write. Handlers call the walker that they are given for the arguments inside. They must not import torch: what needs it
-is asked of the encoder and the decoder, and types are named as text.
+Every kind defines `check`, `shown`, `encode` and `decode`; the other methods default to those of a leaf that no program
+can contain. Methods call the walker that they are given for the arguments inside. Kinds must not import torch: the
+encoder and the decoder do what needs it, and types are named as text.
 
 >>> listed([1, 2])
 [1, 2]
@@ -27,7 +27,7 @@ OTHER = object()
 
 
 class Inside(NamedTuple):
-    """How arguments inside another are checked: what is wrong with the name of a node, tensors of the graph, depth."""
+    """How to check arguments inside another: the error for a node's name, the graph's tensors, the depth."""
 
     reference: Callable[[str], str]
     attrs: Iterable[str]
@@ -36,10 +36,11 @@ class Inside(NamedTuple):
 
 @dataclass(eq=False)
 class Kind(ABC):
-    """One kind. `example`: content of it. `types`: those that it encodes, as "module.Name", several apart by spaces.
+    """One kind. `example`: an example of its content. `types`: the types that it encodes, as "module.Name",
+    space-separated.
 
-    `order`: kinds of a larger one are asked later, where a type is of several. `exact`: values of a subclass are not of
-    this kind. `holds`: its content is a list of arguments. `schema`: its type in the schema of an operator.
+    `order`: where several kinds match a type, they are tried by increasing order. `exact`: values of a subclass are not
+    of this kind. `holds`: its content is a list of arguments. `schema`: its type in an operator's schema.
     """
 
     tag: str
@@ -57,46 +58,46 @@ class Kind(ABC):
 
     @abstractmethod
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
-        """Its text for people, more or less as Python would write it; `strings` are the record's."""
+        """The text for people, close to Python's own; `strings` are the record's."""
 
     @abstractmethod
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
-        """The content for a live value of one of its types, or OTHER."""
+        """The content for a live value of one of its types; OTHER to leave the value to another kind."""
 
     @abstractmethod
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
         """The live value; raises GraphdbgError, or what Python raises for damaged content."""
 
     def written(self, body: Any, writer: Writer) -> str | None:
-        """Its text in a program; None where it has none."""
+        """The text in a program; None where the kind has none."""
         return None
 
     def drawn(self, body: Any, inner: Callable[[Arg], str]) -> str:
-        """Its text in a drawing; empty where that would say nothing."""
+        """The text in a drawing; empty where it would add nothing."""
         return ""
 
     def plain(self, body: Any, inner: Callable[[Arg], Any]) -> Any:
-        """A Python value, of numbers, texts, lists and dicts; it stays encoded where it has none."""
+        """A Python value of numbers, texts, lists and dicts; stays encoded where there is none."""
         return {self.tag: body}
 
     def compared(self, body: Any, facts: NodeColumns) -> Any:
-        """What equals another graph's where the two mean the same."""
+        """A key that is equal in two graphs where the arguments mean the same."""
         return self.tag, repr(body)
 
     def number(self, body: Any, facts: NodeColumns) -> Any:
-        """The number, expression or name that it stands for, where one is known."""
+        """The number, expression or name that the argument stands for; None where it is unknown."""
         return None
 
 
 class AsItIs(Kind):
-    """One whose content is its text for people."""
+    """A kind whose content is its text for people."""
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return str(body)
 
 
 def listed(body: Any) -> list[Any]:
-    """The content where a list is wanted; TypeError otherwise."""
+    """The content, if it is a list; TypeError otherwise."""
     if not isinstance(body, list):
         raise TypeError("a list is wanted")
     return body  # pyright: ignore[reportUnknownVariableType]

@@ -1,4 +1,4 @@
-"""Kinds that are the name of something of torch: dtypes, devices, layouts, functions.
+"""Kinds of arguments that name an object of torch: dtypes, devices, layouts, functions.
 
 >>> KINDS[0].drawn("float32", str)
 'float32'
@@ -25,7 +25,7 @@ FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
 
 
 class Name(AsItIs):
-    """{"memory_format": "channels_last"}: what torch has by a name."""
+    """{"memory_format": "channels_last"}: an object of torch, by name."""
 
     pattern = WORD
 
@@ -42,14 +42,14 @@ class Name(AsItIs):
 
 
 class Attribute(Name):
-    """One that is an attribute of the module torch."""
+    """A name that is an attribute of the module torch."""
 
     def written(self, body: Any, writer: Writer) -> str:
         return f"torch.{writer.word(body)}"
 
 
 class Plain(Attribute):
-    """One that people know by its name alone: a layout, a memory format."""
+    """A name that is shown bare: a layout, a memory format."""
 
     def drawn(self, body: Any, inner: Callable[[Arg], str]) -> str:
         return str(body)
@@ -69,7 +69,7 @@ class Dtype(Plain):
 
 
 class Device(Plain):
-    """{"device": "cuda:0"}, which another graph may call otherwise."""
+    """{"device": "cuda:0"}; the corresponding device of another graph may have another name."""
 
     pattern = DEVICE
 
@@ -90,7 +90,7 @@ class Policy(Name):
         return value.name
 
 
-class Function(Name):
+class CallTarget(Name):
     """{"function": "aten.add.Tensor"}: a target used as an argument."""
 
     pattern = FUNCTION
@@ -112,5 +112,5 @@ KINDS = (
     Plain("memory_format", "preserve_format", "torch.memory_format", schema="MemoryFormat"),
     Attribute("qscheme", "per_tensor_affine", "torch.qscheme"),
     Policy("policy", "MUST_SAVE", "torch.utils.checkpoint.CheckpointPolicy"),
-    Function("function", "aten.add.Tensor", "collections.abc.Callable", order=8),
+    CallTarget("function", "aten.add.Tensor", "collections.abc.Callable", order=8),
 )

@@ -1,5 +1,5 @@
-"""Kinds that are values of Python's or stand for something of the graph: numbers that JSON lacks, symbolic numbers,
-long texts; tuples, sizes, dicts, slices and ranges; nodes, tensors, metadata of values; and what has no saved form.
+"""Kinds of arguments that are Python values or refer to the graph: numbers that JSON lacks, symbolic numbers, long
+texts; tuples, sizes, dicts, slices and ranges; nodes, tensors, metadata of values; and values without a saved form.
 
 >>> KINDS[1].shown([1.0, 2.0], str)
 'complex(1.0, 2.0)'
@@ -24,7 +24,7 @@ _OPAQUE_TEXT = 200
 
 
 class Float(AsItIs):
-    """{"float": "nan"}, "inf" or "-inf"; a finite one is a number of JSON."""
+    """{"float": "nan"}, "inf" or "-inf"; finite floats are JSON numbers."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if body not in _NOT_FINITE:
@@ -124,7 +124,7 @@ class Dots(Kind):
 
 
 class Text(Kind):
-    """{"string": index into GraphRecord.strings}: a long text that repeats; the encoder of a graph makes them."""
+    """{"string": index into GraphRecord.strings}: a long, repeated text; only the encoder of a graph writes it."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not isinstance(body, int) or isinstance(body, bool) or body < 0:
@@ -248,7 +248,7 @@ class Node(AsItIs):
 
 
 class Tensor(AsItIs):
-    """{"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments."""
+    """{"tensor": name in GraphBody.attrs}: a tensor that stands directly among the arguments."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         if not isinstance(body, str) or body not in inside.attrs:
@@ -271,7 +271,7 @@ class Tensor(AsItIs):
 
 
 class Metadata(AsItIs):
-    """{"value": a Value}: metadata of a value, where node metadata holds fake tensors."""
+    """{"value": a Value}: metadata of a value, for fake tensors in node metadata."""
 
     def check(self, body: Any, place: str, checker: Checker, inside: Inside) -> None:
         checker.metadata(body, place)

@@ -1,11 +1,10 @@
-"""All views of the nodes of one graph in one place: detail, source, code, stages, neighbourhood, partners. Files are
-read once.
+"""All views of the nodes of one graph: detail, source, code, stages, neighbourhood, partners. Files are read once.
 
-Also: the same node at other stages of its compile: what Dynamo called it, what it was in the joint graph, after
+Also: a node's counterparts at other stages of its compile: its name in Dynamo's graph, in the joint graph, after
 Inductor's passes.
 
-The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show
-says why. `lock` keeps it to one thread at a time.
+The workbench calls this in a thread, `graphdbg show --node` directly. Each view is a Sheet; a view with nothing to show
+says why. `lock` admits one thread at a time.
 
 >>> about = About(saved, view)
 >>> print(text(about.detail(view.position("addmm_1"))))
@@ -56,7 +55,7 @@ from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
 from .table import GraphView, T, finish
 
 _TRACED = ("dynamo", "pre_grad")
-"""Stages before AOTAutograd, which gives all nodes names of its own."""
+"""Stages before AOTAutograd, which renames all nodes."""
 
 _ORDER = {stage: place for place, stage in enumerate(STAGE_NAMES)}
 MOST = 12
@@ -64,7 +63,7 @@ MOST = 12
 
 @dataclass(frozen=True)
 class Counterpart:
-    """A node of another stage: its graph's id and stage, its position and name, and how it is known to be the same."""
+    """A node of another stage: its graph's id and stage, its position and name, and by what it was recognised."""
 
     graph: str
     stage: str
@@ -84,7 +83,7 @@ class Related:
 
     @cached_property
     def graphs(self) -> list[SavedGraph]:
-        """The other graphs of this compile, in the order in which a compile makes them."""
+        """The other graphs of this compile, in the order of their stages."""
         saved = self.saved
         if saved.run is None:
             return []
@@ -97,7 +96,7 @@ class Related:
         return sorted(others, key=lambda graph: _ORDER.get(graph.stage, len(_ORDER)))
 
     def of(self, view: GraphView, index: int) -> list[Counterpart]:
-        """The counterparts of a node in all of them; a graph that cannot be read is named in `unread`."""
+        """The counterparts of a node in all other graphs; a graph that cannot be read is named in `unread`."""
         me = _node(self.saved, view.table.row(index))
         counterparts: list[Counterpart] = []
         for graph in self.graphs:
@@ -114,7 +113,7 @@ class Related:
 
 
 class _Node(NamedTuple):
-    """The facts that a node is recognised by."""
+    """The facts by which a node is recognised in other graphs."""
 
     row: NodeRow
     stage: str
@@ -134,7 +133,8 @@ def _sides(stage: str) -> set[str]:
 
 
 def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
-    """The positions in another graph, by the surest way that finds any."""
+    """The positions of a node's counterparts in another graph, and how they were recognised: the surest way that finds
+    any."""
     table = graph.table
     text = table.strings
     aot = me.stage not in _TRACED and graph.stage not in _TRACED
@@ -169,7 +169,7 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
 
 
 def stages_sheet(related: Related, view: GraphView, index: int, counterparts: Sequence[Counterpart]) -> Sheet:
-    """The stages as a sheet: one heading for each graph, this one among them, below it the node there."""
+    """The stages as a sheet: one heading for each graph, this one included, and below it the node's counterparts."""
     lines: list[Line] = []
     marked: list[range] = []
     mine = view.table.row(index)
@@ -212,21 +212,21 @@ def _why_none(mine: str, stage: str) -> str:
 
 
 LATER = ("device", "seq_nr", "code", "inputs")
-"""Columns that no row needs to be shown; the largest is the last."""
+"""Columns that are not needed to show rows; the largest is the last."""
 
 _FIRST = tuple(name for name in COLUMNS if name not in LATER)
 
 
 def sidecar_bytes(saved: SavedGraph) -> bytes:
-    """The bytes of table.msgpack. Reading them releases the interpreter lock, so a thread can do it."""
+    """The bytes of table.msgpack. Reading releases the interpreter lock, so a thread can do it."""
     return read_bytes(saved.path / TABLE)
 
 
 def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView | None, None, GraphView]:
-    """Reads in slices: yields None, then once the view with what rows show, then None again; returns it when it is
-    whole.
+    """Reads a graph's table in slices: yields None, once the view when rows can be shown, then None again; returns the
+    complete view.
 
-    `data`: the bytes of table.msgpack where somebody has read them. Raises UnreadableError as `SavedGraph.table` does.
+    `data`: the bytes of table.msgpack, if already read. Raises UnreadableError as `SavedGraph.table` does.
     """
     if "table" in saved.__dict__ or not saved.has_table:
         view = GraphView(saved.table)
@@ -282,7 +282,7 @@ _MOST_BYTES = 1 << 21
 
 
 def sheet_of_frame(saved: SavedGraph, stack: Sequence[Frame], number: int = 0) -> Sheet:
-    """The file of one frame; the frames alone where there is no text of it. Raises UnreadableError for a damaged
+    """A frame's file as a sheet; the frames alone where its text is not available. Raises UnreadableError for a damaged
     copy."""
     if not stack:
         return Sheet("no line", [line(("no stack was recorded for this node", DIM))])
@@ -312,13 +312,14 @@ def sheet_of_frame(saved: SavedGraph, stack: Sequence[Frame], number: int = 0) -
 
 
 def quoted(text: str, frame: Frame) -> bool:
-    """Whether the text has the line that the frame quotes, where it says."""
+    """Whether the text has the line that the frame quotes, if it quotes one."""
     lines = text.splitlines()
     return 0 < frame.line <= len(lines) and (not frame.code or lines[frame.line - 1].strip() == frame.code)
 
 
 def _present(frame: Frame) -> str | None:
-    """The file on this machine, if it is a readable Python file whose line is the quoted one."""
+    """The text of the frame's file on this machine, if it is a readable Python file with the quoted line in its
+    place."""
     path = Path(frame.file)
     try:
         if not frame.code or path.suffix != ".py" or not path.is_absolute():
@@ -333,7 +334,7 @@ def _present(frame: Frame) -> str | None:
 
 
 def _recorded(stack: Sequence[Frame], number: int, choice: str, why: str) -> Sheet:
-    """The frames with the lines that they quote."""
+    """The frames of a stack with the lines that they quote, as a sheet."""
     quoted_lines = f"{stack[number].file}: {why}; these are the lines that the stack quotes"
     lines: list[Line] = [line((quoted_lines, DIM)), line("")]
     marked: list[range] = []
@@ -366,7 +367,7 @@ class About:
         self._views: dict[str, GraphView] = {}
 
     def locked(self, ask: Callable[[], T]) -> T:
-        """The answer to a question, asked by one thread at a time."""
+        """Calls `ask` while holding the lock, and returns its answer."""
         with self.lock:
             return ask()
 
@@ -386,7 +387,7 @@ class About:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The views that have something to show for this graph."""
+        """The names of the views that this graph has."""
         return tuple(kind for kind in VIEWS if kind != STAGES or self.related.graphs)
 
     # -- one node
@@ -419,11 +420,11 @@ class About:
         return graph_of(self.saved)
 
     def stack(self, index: int) -> list[Frame]:
-        """The frames of the node, the user's in front."""
+        """The stack frames of the node, the user's first."""
         return self.of(index).stack
 
     def source(self, index: int, number: int = 0) -> Sheet:
-        """The user's file at the line of a frame of the node."""
+        """The user's file at the line of one of the node's frames."""
         return sheet_of_frame(self.saved, self.stack(index), number)
 
     def near(self, index: int, hops: int = near.HOPS, width: int = near.WIDTH) -> Sheet:
@@ -439,8 +440,8 @@ class About:
     # -- generated code
 
     def uses(self, index: int) -> list[tuple[SavedGraph, Use]]:
-        """The kernels that the node went into, and the graph whose code has them: this one, its other form before or
-        after Inductor's passes, or one that was made from it."""
+        """The kernels that compute the node, each with the graph whose code has it: this graph, its form before or
+        after Inductor's passes, or a graph made from it."""
         own = self._code(self.saved)
         if own is not None:
             return [(self.saved, use) for use in own.uses(self.view, self.recorded, index)]
@@ -452,7 +453,7 @@ class About:
         for other in self.related.of(self.view, index):
             graph = graphs[other.graph]
             if half in ("forward", "backward") and graph.stage != half:
-                continue  # the other half computes it again
+                continue  # the other half recomputes it
             if (code := self._code(graph)) is not None:
                 view = self._views.setdefault(graph.id, GraphView(graph.table))
                 uses = code.uses(view, Recorded(graph), other.index)
@@ -513,7 +514,7 @@ class About:
 
 
 def _inside(code: Generated) -> list[tuple[range, str]]:
-    """The parts of the module that are in another language."""
+    """The line ranges of the generated module that are in another language, with that language."""
     return [
         (range(kernel.start + 1, kernel.end - 1), _LANGUAGES[kernel.language])
         for kernel in code.kernels

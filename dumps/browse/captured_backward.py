@@ -1,7 +1,6 @@
-"""What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients,
-passes.
+"""Records beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients, passes.
 
-Reads the record alone; everything is empty for graphs of other stages and for records without it.
+Reads the record alone; everything is empty for graphs of other stages and for records without these notes.
 
 For example: `origins(saved.record)["mul_3"]` gives `'MulBackward0 (NodeCall 3), train.clip (train.py:31)'`.
 """
@@ -21,28 +20,28 @@ _MOST_HOOKS = 12
 
 
 def has(saved: SavedGraph) -> bool:
-    """Whether a graph is a captured backward, or what Dynamo made of one, by its id alone."""
+    """Whether a graph is a captured backward, or Dynamo's graph of one, by its id alone."""
     return saved.stage == "compiled_autograd" or (
         saved.stage in ("dynamo", "pre_grad") and saved.local_id.startswith("ca")
     )
 
 
 def facts(record: GraphRecord) -> dict[str, Any]:
-    """The recorder's notes on the capture as a whole."""
+    """The recorder's notes on the whole capture."""
     noted = plain(record.graph.meta.get("custom"))
     noted_facts = cast("dict[str, Any]", noted).get("compiled_autograd") if isinstance(noted, dict) else None
     return cast("dict[str, Any]", noted_facts) if isinstance(noted_facts, dict) else {}
 
 
 def origins(record: GraphRecord) -> dict[str, str]:
-    """Name of a node -> the autograd node it came from, and the hook that computed it."""
+    """Node name -> the autograd node it came from, and the hook that computed it."""
     noted = {node.name: (node.meta.get("autograd_node"), node.meta.get("hook")) for node in record.graph.nodes}
     texts = {name: [part for part in parts if isinstance(part, str)] for name, parts in noted.items() if any(parts)}
     return {name: ", ".join(parts) for name, parts in texts.items()}
 
 
 def outputs(record: GraphRecord) -> list[OutputRole]:
-    """What each output is the gradient of."""
+    """The role of each output: the tensor whose gradient it is."""
     last = record.graph.nodes[-1] if record.graph.nodes else None
     items = cast("list[Any]", plain(last.args[0])) if last is not None and last.args else []
     pairs = zip(items, cast("list[str]", facts(record).get("outputs", [])), strict=False)
@@ -54,13 +53,12 @@ def outputs(record: GraphRecord) -> list[OutputRole]:
 
 
 def sentences(record: GraphRecord) -> list[str]:
-    """The hooks that ran, including those that run no operator, and what the passes over torch's capture did."""
+    """Sentences on the hooks that ran, including those without operators, and on the passes over torch's capture."""
     return [*_hook_lines(record), *_pass_lines(record)]
 
 
 def hooks(record: GraphRecord) -> list[dict[str, Any]]:
-    """Each hook that ran: its name, what kind of hook at which autograd node, and how many operators of the graph are
-    its own."""
+    """Each hook that ran: its name, its kind, its autograd node, and the number of its operators in the graph."""
     rows: list[dict[str, Any]] = facts(record).get("hooks", [])
     ran = Counter((node.meta.get("hook"), node.meta.get("autograd_node")) for node in record.graph.nodes)
     return [{**row, "operators": ran[row.get("hook"), row.get("node")]} for row in rows]
@@ -79,7 +77,7 @@ def _hook_lines(record: GraphRecord) -> list[str]:
 
 
 def _pass_lines(record: GraphRecord) -> list[str]:
-    """What our passes over the capture moved and removed, in one sentence; nothing where none ran."""
+    """A sentence on the nodes that graphdbg's passes over the capture moved and removed; empty where no pass ran."""
     passes: list[dict[str, Any]] = facts(record).get("passes", [])
     did = [
         f"{pass_['name']} {' and '.join(f'{word} {pass_[word]}' for word in ('moved', 'removed') if pass_.get(word))}"

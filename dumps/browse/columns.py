@@ -1,4 +1,4 @@
-"""The columns of a node table: which there are, how a cell reads, which fit into a width and how wide each is.
+"""The columns of a node table: their cells, which of them fit into a width, and the width of each.
 
 Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
@@ -26,8 +26,9 @@ STRIDED = "!"
 """The sign before a stride that is not contiguous."""
 
 
-class Column(NamedTuple):
-    """`cut`: where a text that is too long loses its letters. `drop`: the columns with the highest go first (0: never).
+class NodeColumn(NamedTuple):
+    """`cut`: where a text that is too long is cut. `drop`: columns with the highest number are dropped first (0:
+    never).
 
     `least` and `most` are widths in letters; `seen`: present once a replay has recorded values.
     """
@@ -44,42 +45,42 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("index", "#", "The place in the graph.", 3, 9, right=True),
-    Column("name", "name", "The name of the node.", 14, 44, cut="middle"),
-    Column("op", "op", "What is called, or what kind of node it is.", 12, 36, cut="middle"),
-    Column("dtype", "dtype", "The type of its elements.", 8, 16, drop=1),
-    Column("shape", "shape", "Sizes; symbols by their names.", 12, 28),
-    Column("stride", "stride", f"Steps in elements; {STRIDED} where it is not contiguous.", 10, 24, drop=4),
-    Column("bytes", "bytes", "What the value takes.", 9, 9, right=True, drop=3),
-    Column("flops", "FLOPs", "Operations of a matrix product, convolution or attention.", 6, 7, right=True, drop=7),
-    Column("users", "users", "How many nodes use it.", 5, 6, right=True, drop=2),
-    Column("inputs", "inputs", "The nodes that it uses; shown where it is asked for.", 12, 40, drop=8),
-    Column("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
-    Column("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
-    Column("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
-    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
-    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
-    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, drop=2, seen=True),
-    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, drop=2, seen=True),
-    Column("error", "error", "How far the values are from a float64 run.", 8, 12, right=True, seen=True),
-    Column("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
+    NodeColumn("index", "#", "The place in the graph.", 3, 9, right=True),
+    NodeColumn("name", "name", "The name of the node.", 14, 44, cut="middle"),
+    NodeColumn("op", "op", "What is called, or what kind of node it is.", 12, 36, cut="middle"),
+    NodeColumn("dtype", "dtype", "The type of its elements.", 8, 16, drop=1),
+    NodeColumn("shape", "shape", "Sizes; symbols by their names.", 12, 28),
+    NodeColumn("stride", "stride", f"Steps in elements; {STRIDED} where it is not contiguous.", 10, 24, drop=4),
+    NodeColumn("bytes", "bytes", "What the value takes.", 9, 9, right=True, drop=3),
+    NodeColumn("flops", "FLOPs", "Operations of a matrix product, convolution or attention.", 6, 7, right=True, drop=7),
+    NodeColumn("users", "users", "How many nodes use it.", 5, 6, right=True, drop=2),
+    NodeColumn("inputs", "inputs", "The nodes that it uses; shown where it is asked for.", 12, 40, drop=8),
+    NodeColumn("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
+    NodeColumn("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
+    NodeColumn("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
+    NodeColumn("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    NodeColumn("max", "max", "The largest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    NodeColumn("nan", "nan", "How many elements were not a number.", 4, 7, right=True, drop=2, seen=True),
+    NodeColumn("inf", "inf", "How many elements were infinite.", 4, 7, right=True, drop=2, seen=True),
+    NodeColumn("error", "error", "How far the values are from a float64 run.", 8, 12, right=True, seen=True),
+    NodeColumn("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
 )
-BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
+BY_KEY: Mapping[str, NodeColumn] = {column.key: column for column in COLUMNS}
 ALSO = {"#": "index", "target": "op", "line": "file", "code": "file", "size": "bytes", "number": "index"}
-"""Other names that people type."""
+"""Other names of columns that people type -> the column's key."""
 
 SAMPLE = 500
-"""Widths are found on this many nodes all over the graph."""
+"""Widths are computed from a sample of so many nodes, spread over the graph."""
 ENOUGH = 0.97
-"""A column is as wide as this part of its texts needs; the longest ones are cut."""
+"""A column is wide enough for this share of its texts; longer ones are cut."""
 
 
-def named(words: str) -> tuple[Column, ...]:
+def named(words: str) -> tuple[NodeColumn, ...]:
     """The columns of a list like "name,op,shape"; raises UsageError with the nearest name."""
     return tuple(one(word) for word in words.replace(",", " ").split())
 
 
-def one(word: str) -> Column:
+def one(word: str) -> NodeColumn:
     """The column of that name."""
     key = word.strip().lower()
     key = ALSO.get(key, key)
@@ -93,7 +94,7 @@ def one(word: str) -> Column:
     )
 
 
-def usual(view: GraphView) -> tuple[Column, ...]:
+def usual(view: GraphView) -> tuple[NodeColumn, ...]:
     """The columns shown by default: kernels and values only where there are some, errors with their rung."""
     kept = [
         column
@@ -108,15 +109,15 @@ def usual(view: GraphView) -> tuple[Column, ...]:
 
 
 class Widths(dict[str, int]):
-    """Column -> how wide it wants to be. `whole`: where there is room for everything."""
+    """Column -> its wanted width. `whole`: the width at which no text is cut."""
 
     def __init__(self) -> None:
         super().__init__()
         self.whole: dict[str, int] = {}
 
 
-def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths:
-    """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
+def widths(view: GraphView, columns: Sequence[NodeColumn], start: int = 0) -> Widths:
+    """The wanted width of each column, from a sample of the nodes from `start` on: folded inputs need no room."""
     count = len(view)
     sample = range(start, count, max(1, count // SAMPLE))
     found_widths = Widths()
@@ -134,13 +135,14 @@ def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths
 GAP = 2
 ROOMY_OP = 18
 ROOMY = {"op": ROOMY_OP, "shape": 16}
-"""An op and a shape of so many letters are worth more than further columns behind the type."""
+"""Columns that get so many letters before later columns are kept."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
-"""Columns that share what is left of the width, in turn."""
+"""Columns that share the rest of the width, in turn."""
 
 
-def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> list[tuple[Column, int]]:
-    """The columns that fit, each with its width: some give way first, then long texts are cut, names last of all."""
+def fitting(columns: Sequence[NodeColumn], wide: Mapping[str, int], width: int) -> list[tuple[NodeColumn, int]]:
+    """The columns that fit, each with its width: first columns are dropped, then long texts are cut, names last of
+    all."""
     kept = [column for column in columns if column.key in wide]
     least = {
         column.key: wide[column.key] if column.right else min(wide[column.key], max(column.least, len(column.title)))
@@ -194,7 +196,7 @@ def brief(view: GraphView, key: str, index: int) -> str:
 
 
 _SPACES = ("torch.", "operator.", "_operator.", "math.")
-"""Namespaces of functions that are known without them."""
+"""Namespaces that are left out before well-known functions."""
 
 
 def number_text(number: float | None) -> str:
@@ -203,7 +205,7 @@ def number_text(number: float | None) -> str:
 
 
 def op_text(view: GraphView, index: int) -> str:
-    """The target of a call (without ".default"), the kind of any other node."""
+    """The target of a call (without ".default"); for any other node its op."""
     op, target = view.op(index), view.target(index)
     if op == "call_function":
         return plain(target.removesuffix(".default"))
@@ -260,7 +262,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
 }
 
 
-def fitted(text: str, width: int, column: Column) -> str:
+def fitted(text: str, width: int, column: NodeColumn) -> str:
     """The text in exactly `width` letters: cut where the column says, filled with blanks."""
     long = len(text) if text.isascii() else cells(text)
     if long > width:

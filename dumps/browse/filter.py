@@ -1,9 +1,9 @@
-"""The filter language of the node table: from what a user types to terms. All terms must hold.
+"""The filter language of the node table: parses typed text into terms, all of which must hold.
 
     op:mm  shape:*,1024  dtype:bf16  users>3  module:layers.3  -op:view  bytes>=1M  nan  "some text"
 
-`key:text`, `key>number` (also >= < <= = !=), a bare word (in the name or the target), `-` before a term for its
-opposite, quotes around blanks, `a|b` for either. `matching.py` applies it to a graph.
+`key:text`, `key>number` (also >= < <= = !=), a bare word (in the name or the target), `-` before a term to negate it,
+quotes around text with blanks, `a|b` for either. `matching` applies the terms to a graph.
 
 >>> [(term.key, term.relation, term.value) for term in parse("op:mm users>3")]
 [('op', ':', 'mm'), ('users', '>', '3')]
@@ -37,10 +37,10 @@ ALSO = {
     "seq_nr": "seq",
 }
 ANYWHERE = ""
-"""The key of a bare word."""
+"""The key of a bare word's term."""
 
 SEEN = ("nan", "inf")
-"""Bare words that ask what a replay saw."""
+"""Bare words that refer to values that a replay recorded."""
 
 _KEYED = re.compile(r"([A-Za-z_#]+)(>=|<=|!=|>|<|=|:)")
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -50,7 +50,7 @@ HELP = "op:mm  shape:*,1024  dtype:bf16  users>3  module:layers.3  -op:view  byt
 
 @dataclass(frozen=True)
 class Term:
-    """One condition; `start` and `end` are its place in the text that was typed."""
+    """One condition; `start` and `end` are its position in the typed text."""
 
     key: str
     relation: str
@@ -62,7 +62,7 @@ class Term:
 
     @property
     def alternatives(self) -> list[str]:
-        """The values of which one must hold."""
+        """The values, one of which must match."""
         return [self.value] if self.quoted else [part for part in self.value.split("|") if part]
 
 
@@ -77,8 +77,8 @@ class FilterError(UsageError):
 
 
 def parse(text: str) -> tuple[Term, ...]:
-    """The terms of a filter, none for an empty text. Raises FilterError with the place, and the nearest word that
-    exists."""
+    """Parses a filter; an empty text has no terms. Raises FilterError with the position, and the most similar known
+    word."""
     terms: list[Term] = []
     at = 0
     while at < len(text):
@@ -92,8 +92,8 @@ def parse(text: str) -> tuple[Term, ...]:
 
 
 def _word(text: str, start: int) -> tuple[int, str, int]:
-    """The word that begins there: its end, itself without quotes, and where in it the first quoted letter is (-1:
-    none)."""
+    """Reads the word that begins at `start`: returns its end, its text without quotes, and the index of its first
+    quoted letter (-1: none)."""
     letters: list[str] = []
     quote, quoted_from, opened, at = "", -1, start, start
     while at < len(text) and (quote or not text[at].isspace()):
@@ -143,7 +143,7 @@ def _term(word: str, start: int, end: int, quoted_from: int) -> Term:
 
 
 def finished(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
-    """The terms without a last word that may still become the name of a column while it is typed: "us" of "users>3".
+    """The terms without a last word that may be the unfinished name of a column, while a user types: "us" of "users>3".
 
     >>> finished(parse("op:mm us"), "op:mm us") == parse("op:mm")
     True
@@ -185,12 +185,12 @@ def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
 
 
 def pointed(text: str, error: FilterError) -> str:
-    """The text with a line of carets under what is wrong."""
+    """The text, and below it a line of carets under the error."""
     return f"{text}\n{' ' * error.start}{'^' * max(1, min(error.end, len(text)) - error.start)}"
 
 
 Narrow = Callable[[Sequence[int]], list[int]]
-"""From nodes to those among them that a term holds for."""
+"""Takes nodes, and returns those for which a term holds."""
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le, "=": eq, "!=": ne}
 DTYPES = {
@@ -199,11 +199,11 @@ DTYPES = {
 } | {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 INTERNED = {"dtype": "dtype", "device": "device", "file": "where", "code": "code", "shape": "shape", "module": "module"}
 ORDER = ("users", "bytes", "index", "dtype", "shape", "module", "op", ANYWHERE)
-"""Cheap terms first; what is not named here comes last."""
+"""Cheap terms first; other keys come last."""
 
 
 def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
-    """The nodes that all terms hold for, in order; None where there is no term. Raises FilterError."""
+    """Finds the nodes for which all terms hold, in order; None where there is no term. Raises FilterError."""
     if not terms:
         return None
     ranked = sorted(terms, key=lambda term: ORDER.index(term.key) if term.key in ORDER else len(ORDER))
@@ -222,7 +222,7 @@ def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
 
 
 def narrow(view: GraphView, term: Term) -> Narrow:
-    """The term as a function from nodes to nodes."""
+    """The term as a function that selects nodes."""
     if term.key in VALUE_KEYS and not view.values:
         fix = "press 4 to replay the graph, which fills them in"
         raise FilterError("there are no values yet", fix, start=term.start, end=term.end)
@@ -237,7 +237,7 @@ def narrow(view: GraphView, term: Term) -> Narrow:
 
 
 def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
-    """For a column of texts that repeat: the positions of the matching texts, found once."""
+    """A term on a column of interned texts: matches each distinct text once, then compares positions."""
     fits, negated = _fits(view, term), term.negated
     texts = {at for at in view.distinct(column) if fits(at)}
     kinds = {at for at in view.distinct("op") if fits(at)} if term.key == "op" else set[int]()
@@ -246,7 +246,7 @@ def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
 
 
 def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
-    """Whether a text (by its position) fits a term."""
+    """A function that tells whether a text, by its position, fits the term."""
     text = view.text
     if term.key == "shape":
         wanted = [_dims(part) for part in term.alternatives]
@@ -265,13 +265,13 @@ def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
 
 
 def _pattern(wanted: str) -> Callable[[str], bool]:
-    """The whole text, with * and ?."""
+    """Matches the whole text, with * and ?."""
     pattern = re.compile(fnmatch.translate(wanted.lower()))
     return lambda text: pattern.match(text.lower()) is not None
 
 
 def _dotted(wanted: str) -> Callable[[str], bool]:
-    """Whole parts of a dotted text: "layers.3" is in "model.layers.3.up" and not in "layers.30"."""
+    """Matches whole parts of a dotted text: "layers.3" is in "model.layers.3.up" and not in "layers.30"."""
     wanted = wanted.lower().strip(".")
     if not any(letter in wanted for letter in "*?"):
         inside = f".{wanted}."
@@ -282,7 +282,7 @@ def _dotted(wanted: str) -> Callable[[str], bool]:
 
 
 def _inside(wanted: str) -> Callable[[str], bool]:
-    """Anywhere in the text."""
+    """Matches anywhere in the text."""
     wanted = wanted.lower()
     if any(letter in wanted for letter in "*?"):
         pattern = re.compile(fnmatch.translate(f"*{wanted}*"))
@@ -343,7 +343,7 @@ def _by_stride(view: GraphView, term: Term) -> Narrow:
 
 
 def _anywhere(view: GraphView, term: Term) -> Narrow:
-    """A bare word: in the name or in the target."""
+    """A bare word: matches in the name or in the target."""
     inside = [part.lower() for part in term.alternatives] or [term.value]
     texts = {at for at in view.distinct("target") if any(part in view.text[at].lower() for part in inside)}
     targets, names, negated = view.table.target, view.lower_names, term.negated
@@ -356,7 +356,7 @@ def _anywhere(view: GraphView, term: Term) -> Narrow:
 
 
 def _by_one(view: GraphView, term: Term) -> Narrow:
-    """Numbers, names, kernels and values: node by node."""
+    """A term on numbers, names, kernels or values, tested node by node."""
     negated = term.negated
     if term.key in ("name", "kernel"):
         wholes = [_inside(part) for part in term.alternatives]
@@ -365,7 +365,7 @@ def _by_one(view: GraphView, term: Term) -> Narrow:
         return lambda rows: [row for row in rows if any(whole(texts[row]) for whole in wholes) is not negated]
     compare = COMPARE[term.relation]
     wanted = [number(part, term.key, term.start, term.end) for part in term.alternatives]
-    if term.key in ("users", "bytes"):  # numbers that repeat: those that fit, once
+    if term.key in ("users", "bytes"):  # numbers repeat: each distinct one is compared once
         values: Sequence[int | None] = view.table.users if term.key == "users" else view.table.size_bytes
         fits = {value for value in set(values) if value is not None and any(compare(value, bound) for bound in wanted)}
         return lambda rows: [row for row in rows if (values[row] in fits) is not negated]
@@ -379,7 +379,7 @@ def _by_one(view: GraphView, term: Term) -> Narrow:
 
 
 def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
-    """The numbers of a column by node; None where a node has none."""
+    """A function from a node to its number in a column; None where a node has none."""
     table, values = view.table, view.values
     columns: dict[str, Callable[[int], float | None]] = {
         **{name: lambda row, name=name: getattr(values[row], name) if row in values else None for name in VALUE_KEYS},
@@ -394,7 +394,8 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
 
 
 def hint(view: GraphView, terms: Sequence[Term]) -> str:
-    """Why no node may match: the nearest op or dtype in the graph; empty where nothing is near."""
+    """Names the first op, dtype or module of a filter that no node has, with the most similar ones in the graph; empty
+    where each is there."""
     for term in terms:
         if term.key not in ("op", "dtype", "module") or term.negated:
             continue

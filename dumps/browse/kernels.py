@@ -1,9 +1,9 @@
-"""Which generated kernels a node went into, read off the generated module itself. Runs nothing of it.
+"""The generated kernels that compute a node, found by reading the generated module. Runs nothing of it.
 
-Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library
-kernel. A C++ kernel has only the names of its ops: there the node's op and its place between the library calls decide,
-which is said. In the column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be
-looked at: only the sure ones are shown.
+Inductor writes the names of the nodes above each Triton kernel, and the source nodes above each call of a library
+kernel. A C++ kernel has only the names of its ops: it is guessed from the node's op and its place between the library
+calls, and marked as a guess (a ~ in the column of the node table). In a large graph not all nodes can be searched: only
+sure kernels are shown.
 
 >>> from graphdbg.dumps.browse.recorded import Recorded
 >>> code = Generated.of(saved)
@@ -41,7 +41,7 @@ _MOST_REACHED = 20_000
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call of a kernel: its line, and the source nodes and ops that are written above it."""
+    """One call of a kernel: its line, and the source nodes and ops in the comment above it."""
 
     line: int
     sources: frozenset[str]
@@ -53,7 +53,7 @@ class KernelCall:
 
 
 @dataclass
-class Kernel:
+class KernelText:
     """One kernel: the lines of its definition (none: a library's), its calls, and the names of nodes in the comment
     above it."""
 
@@ -78,7 +78,7 @@ class Use:
 
 
 class Generated:
-    """The generated module of one graph: its lines and its kernels."""
+    """The generated module of one graph: its lines and kernels."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.splitlines()
@@ -91,10 +91,10 @@ class Generated:
         return cls(whole_file.read_text()) if whole_file is not None else None
 
     @cached_property
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[KernelText]:
         """Kernels with a definition, then one for each call of a library kernel, in the order of the calls."""
         defined = {kernel.name: kernel for kernel in self._defined()}
-        library: list[Kernel] = []
+        library: list[KernelText] = []
         sources = atens = frozenset[str]()
         last = max((kernel.end for kernel in defined.values()), default=0)
         for number in range(last, len(self.lines)):
@@ -108,12 +108,12 @@ class Generated:
                 defined[name].calls.append(KernelCall(number, sources, atens))
                 sources = atens = frozenset[str]()
             elif called and sources | atens and not name.startswith(_NO_KERNELS):
-                library.append(Kernel(name, calls=[KernelCall(number, sources, atens)]))
+                library.append(KernelText(name, calls=[KernelCall(number, sources, atens)]))
                 sources = atens = frozenset[str]()
         return [*defined.values(), *library]
 
-    def _defined(self) -> list[Kernel]:
-        kernels_defined: list[Kernel] = []
+    def _defined(self) -> list[KernelText]:
+        kernels_defined: list[KernelText] = []
         nodes: set[str] = set()
         end = -1
         for number, text in enumerate(self.lines):
@@ -125,12 +125,12 @@ class Generated:
                 nodes.add(fragment["node"])
             elif head := _DEFINED.match(text):
                 end = self._end(number)
-                kernels_defined.append(Kernel(head["name"], head["language"], number, end, nodes=nodes))
+                kernels_defined.append(KernelText(head["name"], head["language"], number, end, nodes=nodes))
                 nodes = set()
         return kernels_defined
 
     def _end(self, start: int) -> int:
-        """The line after a definition, which closes its text and its call."""
+        """The line after a definition."""
         for number in range(start + 1, len(self.lines)):
             if self.lines[number].startswith(_ENDINGS):
                 return number + 1
@@ -150,7 +150,7 @@ class Generated:
         aten = base_name(node.original_aten) if node and node.original_aten else op
         named = [(kernel, call.line) for kernel in self.kernels for call in kernel.calls if call.names(source, aten)]
         if own := [_use(kernel, line, sure=True) for kernel, line in named if kernel.start >= 0]:
-            return own  # a kernel that is called again for other nodes than those in the comment above it
+            return own  # the kernel is also called for other nodes than those above its definition
         if direct := [(kernel, line) for kernel, line in named if _op_of_call(kernel.name) == op]:
             known = self._library_calls(view).get(index)
             return [_use(kernel, line, sure=True) for kernel, line in direct if known in (None, line)]
@@ -163,13 +163,14 @@ class Generated:
         return [_use(kernel, line, sure=False) for kernel, line in placed or nearest or named]
 
     def _bounds(self, view: GraphView, index: int) -> tuple[int, int]:
-        """The lines of the last library call that the node needs and of the first that needs it."""
+        """The lines of the last library call before the node's code and of the first one after it, by the graph's data
+        flow."""
         calls = self._library_calls(view)
         after = max((calls[at] for at in _reached(index, view.inputs) if at in calls), default=-1)
         return after, min((calls[at] for at in _reached(index, view.users) if at in calls), default=len(self.lines))
 
     def _library_calls(self, view: GraphView) -> dict[int, int]:
-        """Positions of nodes that became library calls, and the line of the call: in order, op by op."""
+        """Position of each node that became a library call -> the line of that call: matched in order, op by op."""
         if self._calls is None:
             lines: dict[str, list[int]] = {}
             for kernel in self.kernels:
@@ -190,7 +191,7 @@ class Generated:
 
 
 def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
-    """The nodes reached from a node by steps in one direction, the nearest first, up to a number."""
+    """The nodes that are reached from a node by `step`, the nearest first, at most _MOST_REACHED."""
     distances: dict[int, None] = {index: None}
     waiting = deque([index])
     while waiting and len(distances) < _MOST_REACHED:
@@ -212,11 +213,11 @@ def _op_of_call(callee: str) -> str:
 
 
 def _has_op(kernel: str, op: str) -> bool:
-    """Whether a kernel's name, made of its ops' names, has the op between underscores."""
+    """Whether a kernel's name, which lists its ops, contains the op."""
     return f"_{op}_" in f"{_NUMBER.sub('', kernel).partition('_fused')[2]}_"
 
 
-def _use(kernel: Kernel, call: int, *, sure: bool) -> Use:
+def _use(kernel: KernelText, call: int, *, sure: bool) -> Use:
     return Use(kernel.name, kernel.start, kernel.end, call, sure)
 
 

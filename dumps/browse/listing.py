@@ -1,10 +1,9 @@
-"""Runs, their processes and graphs as one list of lines that fold: what Home shows. Torch-free; opens no graph, prints
-nothing.
+"""Runs, their processes and graphs as one list of lines that fold, for the Home screen. Imports no torch, opens no
+graph, prints nothing.
 
-Also: A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs
-no torch.
+Also: follows a growing run: twice a second, journals whose size or time changed are read on from their last position.
 
-Whatever is damaged, vanished, left out or not there yet is a line of its own, so that everything else is still shown.
+Everything damaged, vanished, left out or missing so far has a line of its own, so that the rest is still shown.
 
 >>> from graphdbg.dumps.browse.listing import Following
 >>> following = Following(Path("myrun"))
@@ -45,13 +44,13 @@ State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknow
 
 POLL_S = 0.5
 GRACE_S = 3.0
-"""How long after the last of its processes a command counts as ended, where nobody recorded its end."""
+"""Seconds after its last process ends until a command counts as ended, where its own end is not recorded."""
 
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class _Journal:
-    """A journal that is read as it grows, and what is known of the folders beside it."""
+    """A journal that is read as it grows, with the listing of the graph folders beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +59,7 @@ class _Journal:
         self._tail = Tail(path)
 
     def read_on(self) -> None:
-        """Reads what was added; from the start where the file is another or became shorter."""
+        """Reads the lines added since the last call; from the start where the file was replaced or became shorter."""
         try:
             new_lines = self._tail.read()
         except OSError as error:
@@ -74,7 +73,7 @@ class _Journal:
 
 
 class Following:
-    """A run that is looked at again and again. `rows` and `processes` are as of the last `poll`."""
+    """A run that is polled repeatedly. `rows` and `processes` are those of the last `poll`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +89,7 @@ class Following:
         self._quiet_since: float | None = None
 
     def poll(self) -> bool:
-        """Reads what is new; returns whether anything is. Never raises for a damaged run."""
+        """Reads what is new, and returns whether anything changed. Never raises for a damaged run."""
         before = (self.state, self.trouble, len(self.processes))
         try:
             changed = self._look()
@@ -99,7 +98,7 @@ class Following:
         return changed or before != (self.state, self.trouble, len(self.processes))
 
     def events(self, process: index.Process) -> list[journal.Event]:
-        """The journal of one of its processes, as far as it was read."""
+        """The journal events of one process that were read so far."""
         return self._journals[process.name].contents.events
 
     @property
@@ -124,7 +123,7 @@ class Following:
         return changed
 
     def _forget(self) -> None:
-        """Starts over: another run is in the same place."""
+        """Starts over, because another run has the same path."""
         self.processes, self.rows = [], []
         self._journals, self._stamps, self._quiet_since = {}, {}, None
 
@@ -157,7 +156,7 @@ class Following:
             return "running"
         if "unknown" in statuses:
             return "unknown"
-        # Without `graphdbg dump` nobody records the end of the command, and another process may yet start.
+        # Without `graphdbg dump` the end of the command is not recorded, and another process may still start.
         last = max((process.last.time for process in self.processes if process.last), default=0.0)
         if time.time() - last > 2 * GRACE_S:
             return "ended"
@@ -174,7 +173,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def lines_until_end(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
-    """Lines as they come, until the run has ended, vanished or cannot be read; `wait` is called in between."""
+    """Yields lines as graphs progress, until the run has ended, vanished or cannot be read; calls `wait` in between."""
     steps: dict[tuple[str, str], tuple[str, float, bool, str]] = {}
     ended: set[str] = set()
     said_waiting = False
@@ -209,16 +208,16 @@ def _step(row: ListedGraph) -> str:
 
 Kind = Literal["section", "run", "process", "compile", "graph", "out", "job", "note"]
 GRAPHS = ("compile", "graph")
-"""Kinds of lines that are about a graph: a compile about the one to look at."""
+"""Kinds of lines about a graph; a line about a compile stands for its main graph."""
 
 _MOST_NOTES = 8
 
 
 class ListingLine(msgspec.Struct):
-    """One line. `key` identifies it for the cursor, `target` is what commands take (`run` for its run), `text` has no
-    column.
+    """One line. `key` identifies it for the cursor; `target` is the name that commands take (`run`: that of its run);
+    `text` belongs to no column.
 
-    `folds`: there are lines below it; `since` is when it went in flight (0: it is not).
+    `folds`: there are lines below it; `since`: when it went in flight (0: not in flight).
     """
 
     key: str
@@ -242,10 +241,10 @@ class ListingLine(msgspec.Struct):
     compiled: Compiled | None = None
     """The compile that the line shows, or belongs to."""
     judged: str = ""
-    """For a compile: the graph whose verdict it shows."""
+    """For a compile: the graph whose verdict the line shows."""
 
     def status_text(self, now: float | None = None) -> str:
-        """The status, and for how long the graph is in flight."""
+        """The status, with the seconds that the graph is in flight."""
         if self.since:
             return f"{self.status} {max(0.0, (time.time() if now is None else now) - self.since):.0f} s"
         return self.status
@@ -256,14 +255,14 @@ class ListingLine(msgspec.Struct):
         return self.judged or (self.compiled.main.id if self.kind == "compile" and self.compiled else self.name)
 
     def words(self) -> str:
-        """The text that a filter looks at."""
+        """The text that a filter searches."""
         return f"{self.name} {self.stage} {self.status} {self.error} {self.text} {self.function}".lower()
 
 
 def run_lines(name: str, run: Following) -> list[ListingLine]:
-    """A run, its processes where there are several or one ended badly, its graphs, and what is to be said of it.
+    """The lines of a run: its processes where there are several or one ended badly, its graphs, and notes on it.
 
-    `name` is what a user calls it, and what its graphs' ids are put behind (a packed run lies in another folder)."""
+    `name` is the user's name for the run, and the prefix of its graphs' ids (a packed run lies in another folder)."""
     key = f"run {name}"
     head = ListingLine(key, "run", name, 0, target=name, run=name, path=run.path, folds=run.record is not None)
     head.text, head.status, head.bad = _run_text(run)
@@ -292,7 +291,7 @@ def run_lines(name: str, run: Following) -> list[ListingLine]:
 
 
 def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:
-    """The lines of an unchanged run with its present age; the same list where the text does not change."""
+    """The lines of an unchanged run with its current age; the same list if the text is the same."""
     text, status, bad = _run_text(run)
     if (lines[0].text, lines[0].status, lines[0].bad) == (text, status, bad):
         return lines
@@ -312,7 +311,7 @@ def visible(lines: Sequence[ListingLine], folded: set[str]) -> list[ListingLine]
 
 
 def _run_text(run: Following) -> tuple[str, str, bool]:
-    """The text behind the name of a run, its status in a word, and whether something in it failed."""
+    """The text after a run's name, its status in a word, and whether something in it failed."""
     if run.state == "waiting":
         return "it is not there yet; its graphs are shown as they come", "waiting", False
     if run.state == "unreadable":
@@ -337,7 +336,7 @@ def _lives(run: Following) -> bool:
 
 
 def _compile_lines(key: str, run: str, compiled: Compiled, depth: int) -> list[ListingLine]:
-    """A compile, and below it its graphs where there are several."""
+    """A line for the compile, and below it its graphs if there are several."""
     graphs = [_graph_line(key, run, row, depth + 1) for row in compiled.rows]
     main, worst = (graphs[compiled.rows.index(row)] for row in (compiled.main, compiled.worst))
     line = msgspec.structs.replace(main, key=f"{main.key} compile", kind="compile", name=compiled.id, depth=depth)
@@ -387,9 +386,9 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]
 
 
 def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = ()) -> list[ListingLine]:
-    """The lines in which every word of `text` stands, or in the name or command of their run or their function
-    (`-word`: not in the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no
-    graph is shown."""
+    """The lines that contain every word of `text`; words may also be in the name or command of the line's run, or in
+    its function (`-word`: not in the line). Lines above a kept line are kept. Graphs of a kept compile in `folded` are
+    left out."""
     words = text.lower().split()
     if not words:
         return list(lines)
@@ -417,12 +416,12 @@ def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = 
 
 
 def matches(text: str, words: Iterable[str]) -> bool:
-    """Whether every word stands in the text, and none that begins with a minus."""
+    """Whether the text contains every word, and no word that has a minus before it."""
     return all((word[1:] not in text) if word[:1] == "-" and len(word) > 1 else word in text for word in words)
 
 
 def suggestion(line: ListingLine) -> str:
-    """One line with the next step for a graph that failed; empty for all others."""
+    """The next step for a graph that failed, in one line; empty for other lines."""
     if line.kind not in GRAPHS or not line.bad:
         return ""
     reason = line.error.partition(": ")[0] if line.status == "failed" else line.error
@@ -432,8 +431,8 @@ def suggestion(line: ListingLine) -> str:
 
 
 def first_bad(lines: Sequence[ListingLine]) -> int | None:
-    """The line where the cursor begins: of the graphs that failed together, the one compiled last is nearest to the
-    error."""
+    """The line where the cursor begins: the first failed graph, preferably a saved one of a final stage, which is
+    nearest to the error."""
     bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:
         return None
@@ -443,7 +442,7 @@ def first_bad(lines: Sequence[ListingLine]) -> int | None:
 
 
 def kernels_of(path: Path) -> int | None:
-    """How many kernels were generated for a graph; None where no code was saved or it cannot be read."""
+    """The number of kernels generated for a graph; None where no code was saved or the code cannot be read."""
     from ..kernels import WHOLE
     from ..store import SavedGraph
 
@@ -455,7 +454,7 @@ def kernels_of(path: Path) -> int | None:
 
 
 def following_text(run: Following) -> str:
-    """How a run that is followed stands: its state, what is in flight and for how long."""
+    """The state of a followed run: what is in flight, and for how long."""
     states = {
         "waiting": f"waiting for {run.path}: it is not there yet",
         "ended": "the run has ended",

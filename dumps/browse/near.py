@@ -1,7 +1,8 @@
-"""The neighbourhood of one node: which nodes, in which rows, and their drawing as boxes and lines for a terminal.
+"""The neighbourhood of one node: which nodes belong to it, their rows, and a drawing with boxes and lines for a
+terminal.
 
-The nearest nodes within some hops, both ways, in rows from what is used to what uses; `boxes` draws them. Reads the
-table only: it takes no longer in a graph of 100,000 nodes than in a small one.
+The nearest nodes within some hops, in both directions, in rows from inputs down to users; `boxes` draws them. Reads the
+table only: the time does not depend on the size of the graph.
 
 >>> print(text(sheet_of(view, view.position("mul_1"), hops=1)))
 3 nodes within 1 hop of mul_1
@@ -34,7 +35,7 @@ from .table import GraphView
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 
 _CHARS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
-"""By the sum of the directions that meet in a cell."""
+"""Indexed by the sum of the directions that meet in a cell."""
 
 ASCII = str.maketrans(
     {
@@ -45,38 +46,38 @@ ASCII = str.maketrans(
         "…": "~",
     }
 )
-"""The drawing characters as ASCII, for terminals that have nothing else: `text.translate(ASCII)`."""
+"""Translates the drawing characters to ASCII, for terminals that have nothing else: `text.translate(ASCII)`."""
 
 
 class Canvas:
-    """Cells by line and column. Text covers lines."""
+    """A drawing, as cells by line and column. Text covers lines."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[int, int], tuple[str, str, str]] = {}
         self._lines: dict[tuple[int, int], dict[int, int]] = {}
 
     def text(self, x: int, y: int, text: str, kind: str = "", node: str = "") -> None:
-        """Writes from a place on to the right."""
+        """Writes a text from a cell to the right."""
         for number, char in enumerate(text):
             self._texts[y, x + number] = char, kind, node
 
     def mark(self, net: int, x: int, y: int, directions: int) -> None:
-        """A line of a net that leaves a cell in some directions."""
+        """Adds to a cell the line of a net that leaves it in some directions."""
         cell = self._lines.setdefault((y, x), {})
         cell[net] = cell.get(net, 0) | directions
 
     def vertical(self, net: int, x: int, first: int, last: int) -> None:
-        """A line from one line of the paper to another, through both."""
+        """Draws a line of a net down a column, from the first row to the last, both included."""
         for y in range(first, last + 1):
             self.mark(net, x, y, UP | DOWN)
 
     def horizontal(self, net: int, first: int, last: int, y: int) -> None:
-        """A line from one column to another."""
+        """Draws a line of a net along a row, from the first column to the last."""
         for x in range(first, last + 1):
             self.mark(net, x, y, (LEFT if x > first else 0) | (RIGHT if x < last else 0))
 
     def lines(self) -> list[Line]:
-        """All that was drawn, with neighbouring cells of one kind in one piece."""
+        """The drawing as lines, with neighbouring cells of one kind joined."""
         cells = self._texts.keys() | self._lines.keys()
         height = max((y for y, _ in cells), default=-1) + 1
         widths = [0] * height
@@ -96,7 +97,7 @@ class Canvas:
 
 
 def _joined(nets: dict[int, int]) -> str:
-    """The character of a cell: nets that only cross are bridged, those that meet are joined."""
+    """The character of a cell: nets that only cross are drawn as crossing, others as joined."""
     marks = list(nets.values())
     if len(marks) == 2 and sorted(marks) == [UP | DOWN, LEFT | RIGHT]:
         return "│"
@@ -112,8 +113,8 @@ _SWEEPS = 4
 
 @dataclass
 class NodeBox:
-    """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn;
-    `node` is where a click leads."""
+    """`inputs` are the ids of the boxes whose values it uses; `hidden` counts the inputs and users that are not drawn;
+    `node`: the target of a click."""
 
     id: int
     node: str
@@ -125,7 +126,7 @@ class NodeBox:
 
     @property
     def width(self) -> int:
-        """Columns with the frame."""
+        """The width in columns, with the frame."""
         marks = [len(f"+{count}") + 5 for count in self.hidden if count]
         ports = 2 * len(self.inputs) + 3 + (len(f"+{self.hidden[0]}") if self.hidden[0] else 0)
         return max(7, ports, *(len(word) + 4 for word in self.words), *marks)
@@ -133,7 +134,7 @@ class NodeBox:
 
 @dataclass
 class _Item:
-    """A box, or a line on its way through a row (`box` is None), of the value of `net`."""
+    """A box, or the line of a net that passes through a row (`box` is None)."""
 
     net: int
     width: int
@@ -142,16 +143,16 @@ class _Item:
     above: list[_Item] = field(default_factory=list["_Item"])
     below: list[_Item] = field(default_factory=list["_Item"])
     ports: dict[int, int] = field(default_factory=dict[int, int])
-    """The columns where the lines of other nets come in."""
+    """Net -> the column at which its line enters."""
 
     @property
     def bottom(self) -> int:
-        """The column where its own line goes out."""
+        """The column at which the item's own line leaves."""
         return self.x + self.width // 2
 
     def arrange(self, taken: dict[int, int]) -> None:
-        """Chooses the columns of incoming lines, straight below where they come from if possible, and none that another
-        net comes down in (`taken`: column -> net); the box grows where there are too few."""
+        """Chooses the columns of incoming lines: straight below their origins if possible, and none that another net
+        comes down in (`taken`: column -> net). The box grows where there are too few columns."""
         wanted = sorted(self.above, key=lambda item: item.bottom)
         if self.box is None:
             self.ports = {wanted[0].net: self.x}
@@ -165,7 +166,7 @@ class _Item:
             self.width += 2
 
     def _columns(self, wanted: list[_Item], taken: dict[int, int], last: int) -> list[int] | None:
-        """A column for each item, in order, up to the last column; None where there is no such choice."""
+        """A column for each item, in order, up to column `last`; None if there is no such choice."""
         count, low = len(wanted), self.x + 1
 
         def free(column: int, item: _Item) -> bool:
@@ -191,7 +192,7 @@ class _Item:
 
 
 def drawn(boxes: list[NodeBox], width: int) -> tuple[list[Line], int]:
-    """The lines, and which of them is the first of the box in focus."""
+    """Draws the boxes; returns the lines, and the index of the first line of the box in focus."""
     rows = _rows(boxes, width)
     _order(rows)
     _place(rows, width)
@@ -212,7 +213,7 @@ def drawn(boxes: list[NodeBox], width: int) -> tuple[list[Line], int]:
 
 
 def _rows(boxes: list[NodeBox], width: int) -> list[list[_Item]]:
-    """Items by row, with the columns that pass through; a row that does not fit is split."""
+    """The items by row, including lines that pass through; a row that does not fit is split."""
     by_row: dict[int, list[NodeBox]] = {}
     for box in boxes:
         by_row.setdefault(box.row, []).append(box)
@@ -250,7 +251,7 @@ def _rows(boxes: list[NodeBox], width: int) -> list[list[_Item]]:
 
 
 def _order(rows: list[list[_Item]]) -> None:
-    """Orders each row by the mean place of what is above it, then below it, and so on."""
+    """Orders each row by the mean position of the items above, then of those below, in turn."""
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
@@ -264,8 +265,8 @@ def _order(rows: list[list[_Item]]) -> None:
 
 
 def _place(rows: list[list[_Item]], width: int) -> None:
-    """Columns: as near below its inputs as order and width allow; a passing line straight down, where nobody else comes
-    down."""
+    """Chooses the columns of items: a box as close below its inputs as order and width allow; a passing line straight
+    down where no other net comes down."""
     taken: dict[int, int] = {}
     for row in rows:
         free = 0
@@ -346,13 +347,13 @@ HOPS = 2
 MOST_HOPS = 9
 WIDTH = 80
 MOST = 24
-"""How many boxes can be read in a terminal; of more nodes the nearest are drawn."""
+"""The most boxes that are readable in a terminal; of more nodes only the nearest are drawn."""
 _WIDEST, _NARROWEST = 24, 12
 
 
 def around(view: GraphView, index: int, hops: int) -> tuple[list[int], int]:
-    """The nodes within a number of hops, in the order of the graph (of more than MOST, the nearest), and how many
-    there are."""
+    """The nodes within a number of hops, in graph order (at most MOST, the nearest), and their number before that
+    cut."""
     distance = distances(
         index, hops, lambda at: (*view.inputs(at), *view.users(at)), lambda at: view.op(at) == "output"
     )
@@ -363,8 +364,8 @@ def around(view: GraphView, index: int, hops: int) -> tuple[list[int], int]:
 def distances(
     start: int, hops: int, beside: Callable[[int], Iterable[int]], is_output: Callable[[int], bool]
 ) -> dict[int, int]:
-    """How many hops away each node is, up to so many, none through the output: everything is two hops from everything
-    through it."""
+    """Distance in hops of each node within `hops`. No path goes through the output, which would bring all nodes within
+    two hops."""
     distance, border = {start: 0}, [start]
     for step in range(1, hops + 1):
         through = [at for at in border if at == start or not is_output(at)]
@@ -374,7 +375,7 @@ def distances(
 
 
 def rows_of(view: GraphView, chosen: list[int]) -> dict[int, int]:
-    """The row of each chosen node: below all that it uses, and as near to its users as that allows."""
+    """The row of each chosen node: below all of its inputs, and as close to its users as that allows."""
     inside = set(chosen)
     row: dict[int, int] = {}
     for at in chosen:
@@ -387,7 +388,7 @@ def rows_of(view: GraphView, chosen: list[int]) -> dict[int, int]:
 
 
 def sheet_of(view: GraphView, index: int, hops: int = HOPS, width: int = WIDTH) -> Sheet:
-    """The drawing as a sheet that begins at the row of the node itself."""
+    """The drawing as a sheet that begins at the node's own row."""
     hops = max(1, min(hops, MOST_HOPS))
     chosen, count = around(view, index, hops)
     row = rows_of(view, chosen)

@@ -1,8 +1,7 @@
-"""Everything that a dump holds of one node, as one record: what it computes, its value, where it comes from, who uses
-it.
+"""All recorded data of one node, as one record: its computation, its value, its origin, its users.
 
-Made from the table, and of graph.json only what belongs to the node; `sheet_of` shows it: what a person asks first
-stands first. Imports no torch; the code, the partner and the related graphs are found by modules of their own.
+Reads the table, and of graph.json only the node's own part. `sheet_of` shows the record, most important things first.
+Imports no torch; other modules find code, partner and related graphs.
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
 >>> detail.call, detail.inputs[0].name
@@ -37,7 +36,7 @@ _HIDDEN_META = ("source_fn_stack", "fwd_source_fn_stack", "tensor_dict", "mutati
 
 
 class Near(msgspec.Struct):
-    """A node beside this one: an input or a user, its op and its value."""
+    """A neighbour of the node: an input or a user, with its op and value."""
 
     index: int
     name: str
@@ -47,8 +46,8 @@ class Near(msgspec.Struct):
 
 class NodeDetail(msgspec.Struct, kw_only=True):
     """One node. `values` has one row (dtype, shape, stride, offset, device, remarks) for each tensor in its value;
-    `input` is what is known of a placeholder; `meta` what else was recorded; `notes` says what could not be shown and
-    why."""
+    `input` is the record of a placeholder's input; `meta`: other recorded metadata; `notes`: what could not be shown,
+    and why."""
 
     index: int
     name: str
@@ -188,12 +187,12 @@ def _expressions(value: Value | None) -> set[str]:
 
 
 def _symbols(value: Value | None, known: list[SymbolRecord]) -> list[SymbolRecord]:
-    """The symbols in a value's sizes, with what is known of each."""
+    """The records of the symbols in a value's sizes."""
     names: set[str] = set()
     for text in _expressions(value):
         try:
             names |= expr.symbols(text)
-        except GraphdbgError:  # shown as it is; what rebuilds a graph refuses it
+        except GraphdbgError:  # shown as it is; rebuilding the graph refuses it
             continue
     return [symbol for symbol in known if symbol.name in names]
 
@@ -212,9 +211,9 @@ def _aliases(saved: SavedGraph, node: NodeRecord) -> list[str]:
 
 
 MOST = 40
-"""How many inputs or users are listed; the rest are counted."""
+"""The most inputs or users that are listed; the rest are counted."""
 LONGEST = 2_000
-"""Characters of a call that are shown."""
+"""The most characters of a call that are shown."""
 _LABEL = 9
 
 
@@ -255,7 +254,7 @@ def _labelled(label: str, *pieces: Span | tuple[str, str] | str) -> Line:
 
 
 def _call(detail: NodeDetail) -> Iterator[Span]:
-    """The call, with the nodes in it as links."""
+    """Yields the text of the call, with the names of nodes as links."""
     names = set(references([detail.args, list(detail.kwargs.values())]))
     for word in re.split(r"([\w.]+)", detail.call[:LONGEST]):
         head = word if word in names else word.partition(".")[0]
@@ -324,7 +323,7 @@ def _stack(detail: NodeDetail) -> Iterator[Line]:
 
 
 def _partners(partners: Sequence[Partner], why: str, number: int) -> Iterator[Line]:
-    seq_nr_text = f"  seq_nr {number}" if number >= 0 else ""  # even where nobody shares it
+    seq_nr_text = f"  seq_nr {number}" if number >= 0 else ""  # shown even without partners
     for place, partner in enumerate(partners[:MOST]):
         label = "partner" if place == 0 else ""
         how = f"  {partner.graph}  {partner.how}" + (f" {number}" if partner.how == NUMBER else "")

@@ -1,10 +1,9 @@
-"""The other side of autograd: which backward nodes belong to a forward node, and the other way round. Reads tables
-only.
+"""Partners across autograd: the backward nodes that belong to a forward node, and the reverse. Reads tables only.
 
 Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its
-own partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the
-operation whose gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the
-same name in the backward. The graph.json of a large graph is not read.
+own partner. AOTAutograd numbers the operations of the forward (`seq_nr`), and a backward node has the number of the
+operation whose gradient it helps to compute, so one node has many partners; a value saved by the forward has the same
+name in the backward. The graph.json of a large graph is not read.
 
 >>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
 ['mm', 'mm_1', 'sum_1', 'permute_2', 'permute_3', 'view']
@@ -23,10 +22,10 @@ from ..store import SavedGraph
 from .table import GraphView
 
 JOINT = ("joint", "joint_passed")
-"""Stages whose graphs hold forward and backward in one."""
+"""Stages whose graphs contain both forward and backward."""
 
 SAVED, AGAIN, NUMBER = "saved value", "computed again", "same seq_nr"
-"""How two nodes belong together: the forward hands its value on, the backward computes it once more, or they have one
+"""How two nodes belong together: the forward saves the value, the backward recomputes it, or they have the same
 number."""
 
 _VIEWS = "view _unsafe_view reshape permute t transpose expand squeeze unsqueeze slice select alias as_strided"
@@ -45,9 +44,9 @@ class Partner:
 
 
 def graph_of(saved: SavedGraph) -> SavedGraph:
-    """The graph of the other side: the backward of a forward, the forward of a backward, a joint graph itself.
+    """The partner graph: the backward of a forward, the forward of a backward, a joint graph itself.
 
-    Raises UsageError that says why there is none.
+    Raises UsageError with the reason where there is none.
     """
     if saved.stage in JOINT:
         return saved
@@ -62,7 +61,7 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
         )
     wanted = there.join(saved.id.rsplit(here, 1))
     graphs = {graph.id: graph for graph in saved.run.graphs()}
-    if wanted not in graphs:  # a second backward of one forward
+    if wanted not in graphs:  # a second backward of the same forward
         wanted = re.sub(r"\.\d+$", "", wanted)
     if wanted not in graphs:
         raise NoPartnerError(f"{saved.id} has no partner", f"its run, {saved.run.path.name}, holds no {wanted}")
@@ -70,10 +69,9 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
 
 
 def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph | None = None) -> list[Partner]:
-    """The partners of the node at that position, those to look at first in front. `other` is its partner graph, when
-    known.
+    """The partners of the node at that position, the most relevant first. `other` is the partner graph, if known.
 
-    Raises UsageError that says why there are none.
+    Raises UsageError with the reason where there are none.
     """
     other = other or graph_of(saved)
     table = view.table if other is saved else other.table
@@ -91,7 +89,7 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
             partners_found.append(Partner(other.id, twin, name, AGAIN if again else SAVED))
             if again and "backward" in saved.stage:
                 return partners_found
-        if "backward" in other.stage:  # what is computed once more is no gradient
+        if "backward" in other.stage:  # a recomputed value is no gradient
             known = set(view.table.name)
             same = [at for at in same if table.name[at] not in known]
         else:
@@ -106,12 +104,12 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
 
 
 def numbered(table: Table, number: int) -> list[int]:
-    """The calls with that number."""
+    """The positions of the calls with that seq_nr."""
     return [at for at, each in enumerate(table.seq_nr) if each == number and _is_call(table, at)] if number >= 0 else []
 
 
 def behind_tangents(table: Table) -> Iterator[int]:
-    """The positions of tangents, and of what is computed from them."""
+    """Yields the positions of tangents, and of all nodes computed from them."""
     behind: set[int] = set()
     for index, used in enumerate(table.inputs):
         tangent = not used and table.strings[table.op[index]] == "placeholder" and "tangents" in table.name[index]
@@ -140,6 +138,6 @@ def _is_call(table: Table, index: int) -> bool:
 
 
 def _main_first(table: Table, same: list[int], *, backward: bool) -> list[int]:
-    """The partners in order: those that compute before those that only view or take a part; of the forward the last
-    first, which gives the operation's value."""
+    """The partners in order: first nodes that compute, then those that only take views or parts. Those of a forward go
+    from the last on, as the last returns the operation's value."""
     return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, at if backward else -at))

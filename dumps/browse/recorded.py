@@ -1,8 +1,8 @@
-"""One node as it was recorded, without decoding a large graph.json: its text is cut out between two names and decoded
-alone.
+"""Reads one node of a large graph.json without decoding the whole: its text is cut out between two node names, and
+decoded alone.
 
-A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a
-few milliseconds. Good for looking only: what is replayed is read and checked whole (`SavedGraph.record`).
+A graph of 100,000 nodes takes a second to decode and a tenth of that to unpack, and finding a node in its text takes a
+few milliseconds. For display only: a replay reads and checks the whole record (`SavedGraph.record`).
 
 >>> Recorded(saved).node("mul").args
 [{'node': 'addmm'}, 0.5]
@@ -26,10 +26,10 @@ from ..walk import string
 from ..wording import size_text
 
 MOST_BYTES = 1 << 29
-"""A graph.json that unpacks to more is not looked into: its text would not fit beside the workbench."""
+"""A graph.json that unpacks to more is not read: its text would not fit into memory beside the workbench."""
 
 _SLICE = 1 << 21
-"""Bytes that are searched at once; other threads get their turn in between."""
+"""The bytes searched at once; other threads run in between."""
 
 _LONGEST_NODE = 1 << 22
 _LONGEST_TAIL = 1 << 26
@@ -51,8 +51,7 @@ class Recorded:
         return f"graph.json has {size_text(size)}: arguments and stacks are not looked up" if size > MOST_BYTES else ""
 
     def node(self, name: str, after: str = "") -> NodeRecord | None:
-        """The top-level node of that name; None where the file has none. `after` is the name of the node that follows
-        it."""
+        """The top-level node of that name; None where there is none. `after` is the name of the next node."""
         if not self.large:
             return self._by_name.get(name)
         data = self._data
@@ -70,12 +69,12 @@ class Recorded:
 
     @cached_property
     def symbols(self) -> list[SymbolRecord]:
-        """The symbols of sizes."""
+        """The records of the graph's symbols."""
         return self._tail("symbols", list[SymbolRecord]) if self.large else self.saved.record.symbols
 
     @cached_property
     def inputs(self) -> dict[str, InputRecord]:
-        """The inputs as far as known: from the observed execution, else from the capture."""
+        """The records of the inputs: from the observed execution, else from the capture."""
         seen_inputs = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
         by_name = {item.name: item for item in seen_inputs}
         seen = self.saved.inputs_record
@@ -87,7 +86,7 @@ class Recorded:
         return by_name
 
     def string(self, place: int) -> str:
-        """The text at that position; empty for none."""
+        """The text at that index; empty where there is none."""
         return string(self.strings, place)
 
     @cached_property
@@ -95,7 +94,7 @@ class Recorded:
         return {node.name: node for node in self.saved.record.graph.nodes}
 
     def _whole(self) -> dict[str, NodeRecord]:
-        """The whole file decoded, for one that another program wrote in another form."""
+        """The nodes of the whole file, for a file that another program wrote in another layout."""
         self.large = False
         return self._by_name
 
@@ -106,7 +105,7 @@ class Recorded:
         return read_bytes(self.saved.path / GRAPH_FILE)
 
     def _tail(self, key: str, kind: type[list[T]]) -> list[T]:
-        """A list that is written after the nodes; fields that are empty are not written."""
+        """Reads a list that is written after the nodes; empty where the field is missing."""
         data = self._data
         mark = f',"{key}":['.encode()
         place = _find_last(data, mark)
@@ -119,7 +118,7 @@ def _mark(name: str) -> bytes:
 
 
 def _find(data: bytes, mark: bytes, start: int = 0) -> int:
-    """The position of a mark, as `data.find` gives it, searched in slices."""
+    """The position of a mark, as from `data.find`, searched in slices."""
     for place in range(start, len(data), _SLICE):
         at = data.find(mark, place, place + _SLICE + len(mark))
         if at >= 0:
@@ -128,7 +127,7 @@ def _find(data: bytes, mark: bytes, start: int = 0) -> int:
 
 
 def _find_last(data: bytes, mark: bytes) -> int:
-    """The last position of a mark, as `data.rfind` gives it, searched in slices."""
+    """The last position of a mark, as from `data.rfind`, searched in slices."""
     for end in range(len(data), 0, -_SLICE):
         at = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
         if at >= 0:
@@ -137,7 +136,7 @@ def _find_last(data: bytes, mark: bytes) -> int:
 
 
 def _beginning(data: bytes) -> Any:
-    """The first JSON value in a text; None where it is none."""
+    """The JSON value at the beginning of a text; None where there is none."""
     try:
         return json.JSONDecoder().raw_decode(data.decode("utf-8", "ignore"))[0]
     except (ValueError, RecursionError):

@@ -1,8 +1,7 @@
-"""The lines of a node table in a given width: what each cell says, cut and filled. `show` and the screen print the
-same.
+"""The lines of a node table for a given width: the text of each cell, cut and padded. `show` and the screen print the
+same lines.
 
-A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Knows nothing of
-colours.
+A line has four parts (gutter and number, name, op, the rest), each with one style. Knows nothing of colours.
 
 >>> from graphdbg.dumps.browse.columns import fitting, usual, widths
 >>> from graphdbg.dumps.browse.row_texts import laying
@@ -18,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..wording import count_text, counted, size_text
-from .columns import GAP, Column, brief, fitted
+from .columns import GAP, NodeColumn, brief, fitted
 from .selection import Selection, Sort
 from .table import GraphView, Steps, Users, pieces
 
 MOST = 8
 FAR = 40
-"""Rows; a longer line would leave the screen at both ends."""
+"""Rows; a longer lane would leave the screen at both ends."""
 
 NONE, OPEN = 255, 254
 NODES = 4096
@@ -37,14 +36,14 @@ ASCII: dict[str, str] = dict(zip(_SIGNS.split(), "*o.|-+++`'<^v+^v", strict=True
 
 
 class Lanes:
-    """`lane[i]` is the lane of node i's value, OPEN or NONE."""
+    """The lanes of values in the gutter. `lane[i]` is the lane of node i's value, OPEN or NONE."""
 
     def __init__(self, lane: bytearray, users: Users, inputs: Sequence[Sequence[int]]) -> None:
         self.lane = lane
         self.users = users
         self.inputs = inputs
         self.width = max((at for at in range(MOST) if at in lane), default=-1) + 2
-        """Letters of the gutter: the lanes in use, and one for an input from afar."""
+        """The gutter's width in letters: the lanes in use, and one for an input from afar."""
 
     def gutter(self, index: int, glyphs: dict[str, str] = GLYPHS) -> str:
         """The gutter of one node in `width` letters."""
@@ -77,7 +76,7 @@ class Lanes:
 
 
 def laying(view: GraphView) -> Steps[Lanes]:
-    """Gives lanes to all values in slices: each the first that is free."""
+    """Assigns lanes to all values, in slices: to each the first that is free."""
     yield from view.finding_users()
     users = view.user_lists
     lane = bytearray(len(view))
@@ -100,12 +99,12 @@ Parts = tuple[str, str, str, str]
 
 
 class RowTexts:
-    """`columns`: those that fit, each with its width."""
+    """The lines of a selection. `columns`: those that fit, each with its width."""
 
     def __init__(
         self,
         selection: Selection,
-        columns: Sequence[tuple[Column, int]],
+        columns: Sequence[tuple[NodeColumn, int]],
         lanes: Lanes | None = None,
         glyphs: dict[str, str] = GLYPHS,
     ) -> None:
@@ -140,7 +139,7 @@ class RowTexts:
         return f"{self.glyphs['folded']} {text}" if key == "name" else text
 
     def heading(self, sort: Sort | None = None) -> str:
-        """The titles, with the direction of the column that rows are sorted by."""
+        """The titles, with an arrow at the column by which rows are sorted."""
         gap, titles = " " * GAP, " " * self._gutter
         arrow = self.glyphs["falling" if sort.descending else "rising"] if sort is not None else ""
         for number, (column, width) in enumerate(self.columns):
@@ -149,7 +148,7 @@ class RowTexts:
         return titles
 
     def key_at(self, x: int) -> str | None:
-        """The column at a place of the line."""
+        """The key of the column at position `x` of a line."""
         at = self._gutter
         for column, width in self.columns:
             at += width + GAP
@@ -159,7 +158,7 @@ class RowTexts:
 
 
 def group_text(selection: Selection, key: str, group: int) -> str:
-    """The cell of a folded group: how many of its nodes are let through, and what they sum up to."""
+    """The cell of a folded group: the number of its nodes that pass the filter, and their totals."""
     groups, view = selection.groups, selection.view
     assert groups is not None
     if key == "index":

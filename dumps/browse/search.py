@@ -1,9 +1,8 @@
-"""Finding text in names, targets, modules and file:line, or else in the code of user lines, and stepping from hit to
-hit.
+"""Finds text in names, targets, modules and file:line, or else in the user's lines of code, and steps from hit to hit.
 
-One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count
-only where the text that is looked for has some. `find_place` goes from what a user types to one node. It does not
-change what is shown.
+One line of code makes many nodes: who searches for `relu`, and has nodes of that name, means those nodes. Case matters
+only where the searched text has capital letters. `find_place` finds the one node that a user typed. Does not change
+what is shown.
 
 >>> hits = finish(hits_of(view, "addmm"))
 >>> step(hits, at=6, forward=True)
@@ -22,11 +21,11 @@ from ..wording import counted
 from .table import GraphView, Steps, pieces
 
 COLUMNS = (("target", "module", "where"), ("code",))
-"""The later ones count only where the earlier ones, and the names, have no hit."""
+"""The later columns are searched only where the names and earlier columns have no hit."""
 
 
 class Hit(NamedTuple):
-    """`number` counts from 1; `wrapped`: the end (or the beginning) was passed."""
+    """A hit. `number` counts from 1; `wrapped`: the search passed the end (or the beginning)."""
 
     node: int
     number: int
@@ -34,7 +33,7 @@ class Hit(NamedTuple):
 
 
 def hits_of(view: GraphView, text: str, nodes: Sequence[int] | None = None) -> Steps[list[int]]:
-    """The nodes that have the text somewhere, in order of the graph; `nodes`: only among these."""
+    """The nodes that contain the text, in graph order; `nodes`: only among these."""
     if not text:
         return []
     exact = text != text.lower()
@@ -60,7 +59,7 @@ def hits_of(view: GraphView, text: str, nodes: Sequence[int] | None = None) -> S
 
 
 def step(hits: Sequence[int], at: int, forward: bool) -> Hit | None:
-    """The next hit behind (or before) a node in order of the graph; None where there is none at all."""
+    """The next hit after (or before) a node in graph order; None where there are no hits."""
     if not hits:
         return None
     place = bisect_right(hits, at) if forward else bisect_left(hits, at) - 1
@@ -72,7 +71,7 @@ NEAR = 3
 
 
 def find_place(view: GraphView, text: str) -> int:
-    """The place of the node; raises UsageError, with the nearest names."""
+    """The position of the node that a user typed; raises UsageError with the most similar names."""
     text = text.strip()
     place = view.position(text)
     if place is not None:
@@ -99,7 +98,7 @@ def find_place(view: GraphView, text: str) -> int:
 
 
 def _first_from_line(view: GraphView, text: str) -> int:
-    """The first node from a line such as `train.py:12`, whose folders may be left out. Raises NoSuchNodeError."""
+    """The first node from a line such as `train.py:12`, given with or without folders. Raises NoSuchNodeError."""
     lines_asked = {at for at in view.distinct("where") if view.text[at] and view.text[at].endswith(text)}
     column = view.table.where
     for index in range(len(view)):
@@ -112,7 +111,7 @@ def _first_from_line(view: GraphView, text: str) -> int:
 
 
 def _near(view: GraphView, text: str) -> str:
-    """The nearest names; in a large graph only among those that begin with the same letter."""
+    """The most similar names, as a question; in a large graph only among names with the same first letter."""
     names = view.table.name
     if len(names) > 5000:
         names = [name for name in names if name[:1] == text[:1]][:5000]

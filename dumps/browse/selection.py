@@ -1,7 +1,7 @@
-"""Which rows are shown and in which order: filter, sorting and folds together, and where a node is among them.
+"""The rows that are shown, and their order: filter, sorting and folds together, and the row of each node.
 
-A selection never changes; another question gives another one. Under sorting folds are off: a group is a stretch of the
-graph.
+A selection never changes; another question gives a new selection. Sorting turns folds off, because a group is a
+contiguous range of the graph.
 
 >>> from graphdbg.dumps.browse.filter import parse
 >>> shown = finish(selecting(view, Question(parse("op:mul"))))
@@ -48,7 +48,7 @@ def usual(key: str) -> Sort:
 
 
 def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> Steps[list[int]]:
-    """The nodes in the order of a column."""
+    """Sorts the nodes by a column."""
     rank = yield from _ranks(view, sort)
     count = len(view)
     packed: list[int] = []
@@ -65,7 +65,7 @@ def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> Steps[list[i
         part.sort()
         packed.extend(part)
         yield
-    packed.sort()  # runs that are sorted already: merged in one go
+    packed.sort()  # consists of sorted runs, which are merged in one pass
     yield
     in_order: list[int] = []
     for piece in pieces(packed, 4 * 8192):
@@ -75,7 +75,7 @@ def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> Steps[list[i
 
 
 def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
-    """Node -> place of its value among all values, a whole number; None where it has none."""
+    """Returns a function from a node to the rank of its value among all values; None where the node has no value."""
     key = sort.key
     if key in NUMBERS:
         read = numbers_of(view, key)
@@ -111,7 +111,7 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
 
 
 def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
-    """Orders mul_2 before mul_10: by the text before the number, then by the number."""
+    """Ranks by which mul_2 comes before mul_10: by the text before the number, then by the number."""
     heads: list[str] = []
     numbers: list[int] = []
     for piece in pieces(view.table.name, 4096):
@@ -126,7 +126,8 @@ def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
 
 
 def _order(view: GraphView, at: int, key: str) -> tuple[float, str]:
-    """Modules by the innermost, shapes by how many elements they have, as far as that is known."""
+    """The sorting key of a text: modules by the innermost level, shapes by the number of elements, without symbolic
+    sizes."""
     if key == "module":
         return 0, (view.levels(at) or ("",))[-1]
     shapes = tensors(view.shape_of(at)) if key == "shape" else []
@@ -138,8 +139,8 @@ NODES = 16384
 
 
 class Groups:
-    """Stretches in order of their start, an outer one before those inside it. A row that stands for group g is written
-    ~g."""
+    """Ranges of nodes that can be folded, in order of their start, outer ones before inner ones. A row that stands for
+    group g is written ~g."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -153,7 +154,7 @@ class Groups:
         return len(self.starts)
 
     def add(self, start: int, end: int, depth: int, parent: int, label: str) -> None:
-        """Adds a group behind all others."""
+        """Appends a group."""
         self.starts.append(start)
         self.ends.append(end)
         self.depths.append(depth)
@@ -162,7 +163,7 @@ class Groups:
 
     @property
     def deepest(self) -> int:
-        """How deep groups are nested."""
+        """The nesting depth of the innermost groups."""
         return max(self.depths, default=0)
 
     def around(self, index: int, folded: Collection[int] = ()) -> int:
@@ -173,7 +174,7 @@ class Groups:
         return group
 
     def opened_for(self, index: int, folded: Collection[int]) -> frozenset[int]:
-        """The groups that stay folded when a node gets a row of its own."""
+        """The groups that stay folded when a node has to be shown."""
         gone: set[int] = set()
         group = self.around(index)
         while group >= 0:
@@ -182,7 +183,7 @@ class Groups:
         return frozenset(folded) - gone
 
     def to_depth(self, depth: int) -> frozenset[int]:
-        """The groups that are folded when modules are open down to a depth: 0 folds the outermost."""
+        """The groups to fold so that modules are open down to a depth: 0 folds the outermost."""
         return frozenset(group for group, at in enumerate(self.depths) if at >= depth + 1)
 
     def rows(self, folded: Collection[int], nodes: Sequence[int] | None = None) -> Sequence[int]:
@@ -231,7 +232,7 @@ def grouping(view: GraphView) -> Steps[Groups]:
 
 
 def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tuple[str, ...], index: int) -> None:
-    """Ends the groups that a node is not in, and begins those that it is in."""
+    """Ends the groups that a node is not in, and begins the groups that it is in."""
     common = 0
     while common < min(len(now), len(path)) and now[common] == path[common]:
         common += 1
@@ -243,7 +244,7 @@ def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tu
 
 
 def _without_single(groups: Groups) -> Groups:
-    """Leaves out stretches of one node: folding them would hide a node and save nothing."""
+    """Drops groups of a single node: folding them would hide a node and save no row."""
     kept = Groups(groups.count)
     numbers: dict[int, int] = {-1: -1}
     for group, (start, end) in enumerate(zip(groups.starts, groups.ends, strict=True)):
@@ -258,7 +259,7 @@ def _without_single(groups: Groups) -> Groups:
 
 @dataclass(frozen=True)
 class Question:
-    """The filter, order and folds that are asked for."""
+    """The requested filter, order and folds."""
 
     terms: tuple[Term, ...] = ()
     sort: Sort | None = None
@@ -267,8 +268,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Selection:
-    """`rows`: a node, or ~g for a folded group. `nodes`: those that fit the filter in order of the graph (None:
-    all)."""
+    """The rows that answer a question. `rows`: a node, or ~g for a folded group. `nodes`: the nodes that pass the
+    filter, in graph order (None: all)."""
 
     view: GraphView
     question: Question
@@ -281,12 +282,12 @@ class Selection:
 
     @property
     def matched(self) -> int:
-        """How many nodes fit the filter."""
+        """The number of nodes that pass the filter."""
         return len(self.view) if self.nodes is None else len(self.nodes)
 
     @property
     def count_text(self) -> str:
-        """The number of nodes shown, of how many."""
+        """The number of matching nodes, and of all nodes."""
         total = len(self.view)
         return counted(total, "node", form=",") if self.nodes is None else f"{self.matched:,} of {total:,}"
 
@@ -298,7 +299,7 @@ class Selection:
         return group_or_node if group_or_node >= 0 or self.groups is None else self.groups.starts[~group_or_node]
 
     def place(self, node: int) -> int:
-        """The row where a node is, or the folded group that holds it; -1 where the filter hides it."""
+        """The row that shows a node, or the folded group that contains it; -1 where the filter hides the node."""
         if not len(self.rows):
             return -1
         if self._places is not None:
@@ -314,21 +315,21 @@ class Selection:
         return -1
 
     def nearest(self, node: int) -> int:
-        """The row of a node, else the row next to where it would be."""
+        """The row of a node, else the row nearest to its position."""
         place_of_node = self.place(node)
         if place_of_node >= 0 or not len(self.rows) or self._places is not None:
             return max(place_of_node, 0)
         return min(bisect_left(self.rows, node, key=self._first), len(self.rows) - 1)
 
     def shows(self, node: int) -> bool:
-        """Whether the filter lets a node through."""
+        """Whether a node passes the filter."""
         if self.nodes is None:
             return True
         at = bisect_left(self.nodes, node)
         return at < len(self.nodes) and self.nodes[at] == node
 
     def inside(self, group: int) -> Sequence[int]:
-        """The nodes of a group that are let through."""
+        """The nodes of a group that pass the filter."""
         assert self.groups is not None
         start, end = self.groups.starts[group], self.groups.ends[group]
         if self.nodes is None:
@@ -340,14 +341,14 @@ class Selection:
 
     @cached_property
     def _places(self) -> dict[int, int] | None:
-        """Node -> row, where rows are not in the order of the graph; else None."""
+        """Node -> row, where rows are sorted by a column; else None."""
         return {node: place for place, node in enumerate(self.rows)} if self.question.sort is not None else None
 
 
 def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
 ) -> Steps[Selection]:
-    """Finds the rows in slices, starting from an earlier selection with the same filter. Raises FilterError."""
+    """Computes the rows in slices, reusing an earlier selection with the same filter. Raises FilterError."""
     seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
     if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes

@@ -1,6 +1,6 @@
-"""The contents of a tab as plain data: lines of marked texts, or the lines of a file, and the one to look at first.
+"""The contents of a tab as plain data: lines of styled text, or the lines of a file, and the line to look at first.
 
-A command prints it, the workbench draws it. Knows nothing of colours, keys or widgets; every text is free of control
+Commands print a sheet, the workbench draws it. Knows nothing of colours, keys or widgets; every text is free of control
 characters.
 
 >>> sheet = Sheet("sin_0", [line(("op", TITLE), (" sin", "")), line(link("x"))])
@@ -21,8 +21,8 @@ PLAIN, TITLE, DIM, LINK, BAD, HERE = "", "title", "dim", "link", "bad", "here"
 
 
 class Span(NamedTuple):
-    """A piece of a line. `node` is where a click on it leads; `graph` the id of the other graph that the
-    node lies in."""
+    """A piece of a line. `node` is the target of a click on it; `graph`: the id of the graph that contains the node, if
+    it is another."""
 
     text: str
     kind: str = PLAIN
@@ -35,9 +35,9 @@ Line = tuple[Span, ...]
 
 @dataclass
 class Sheet:
-    """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the
-    line to look at, `marked` the positions of the lines that are its subject. `choice` says which of several things
-    this is: "2/3". `path` is the file. `inside` are lines in another language.
+    """`lines` are styled lines, or plain lines of a file in `language`, then numbered from `first`. `top`: the line to
+    look at; `marked`: the ranges of lines that are its subject; `choice`: which of several sheets this is ("2/3");
+    `path`: the file; `inside`: ranges of lines in another language.
     """
 
     title: str
@@ -52,33 +52,33 @@ class Sheet:
     inside: list[tuple[range, str]] = field(default_factory=list["tuple[range, str]"])
 
     def is_marked(self, position: int) -> bool:
-        """Whether a line is among the subject's."""
+        """Whether a line belongs to the subject."""
         return any(position in part for part in self.marked)
 
 
 def span(words: str, kind: str = PLAIN, node: str = "", graph: str = "") -> Span:
-    """A piece of a line, made fit for a terminal."""
+    """A piece of a line, with control characters made visible."""
     return Span(plain(words), kind, node, graph)
 
 
 def link(node: str, graph: str = "") -> Span:
-    """A node that can be jumped to."""
+    """A link to a node."""
     return Span(plain(node), LINK, node, graph)
 
 
 def line(*pieces: Span | tuple[str, str] | str) -> Line:
-    """A line of pieces."""
+    """A line from its pieces."""
     parts = ((piece,) if isinstance(piece, str) else piece for piece in pieces)
     return tuple(part if isinstance(part, Span) else span(*part) for part in parts)
 
 
 def line_text(row: Line | str) -> str:
-    """A line without its marks."""
+    """The text of a line, without styles."""
     return row if isinstance(row, str) else "".join(piece.text for piece in row)
 
 
 def text(sheet: Sheet, *, around: int | None = None) -> str:
-    """The sheet as a command prints it: a file's lines numbered, its subject marked.
+    """The sheet as a command prints it: lines of a file are numbered, its subject is marked.
 
     `around` keeps that many lines before and after the marked ones.
     """
@@ -99,5 +99,5 @@ def text(sheet: Sheet, *, around: int | None = None) -> str:
 
 
 def plain_code(words: str) -> str:
-    """A line of code whose tabs are spaces and whose other control characters are shown."""
+    """A line of code with tabs as spaces and other control characters made visible."""
     return plain(words.expandtabs(4))

@@ -1,8 +1,8 @@
-"""One graph's table and what is read off it: positions, users, module paths, shapes, FLOPs, values. Screens and `show`
-read it.
+"""One graph's table, and data derived from it: positions, users, module paths, shapes, FLOPs, values. Screens and
+`show` use it.
 
-Everything is found when it is first asked for and kept; texts that repeat are looked at once each. It reads no files
-(`loading.py` does), and does not parse the rows of all nodes one by one.
+Everything is computed on first use and kept; repeated texts are parsed once. It reads no files (`loading` does), and
+does not parse the rows of all nodes one by one.
 
 >>> view = GraphView(saved.table)
 >>> view.module(6), view.users(6), view.position("addmm")
@@ -28,7 +28,7 @@ Steps = Generator[None, None, T]
 """A generator that yields to pause, and returns its result."""
 
 PIECE = 8192
-"""How many nodes are looked at between two pauses, where one costs well below a microsecond."""
+"""The number of nodes handled between two pauses, where one takes well below a microsecond."""
 
 
 def finish(steps: Generator[Any, None, T]) -> T:
@@ -48,11 +48,11 @@ def pieces(rows: Sequence[T], size: int = PIECE) -> Iterator[Sequence[T]]:
 
 Shape = list[int]
 Formula = Callable[[list[Shape], list[Shape]], "int | None"]
-"""From the shapes of the results and of the inputs."""
+"""Computes FLOPs from the shapes of the results and of the inputs."""
 
 
 def _product(out: list[Shape], used: list[Shape]) -> int | None:
-    """Any (batched) matrix product; `used` ends with both factors (or one, used twice)."""
+    """FLOPs of any (batched) matrix product; `used` ends with both factors (or with one, used twice)."""
     factors = [shape for shape in used[-2:] if shape]
     return 2 * prod(out[0]) * factors[0][-1] if out and factors else None
 
@@ -62,7 +62,7 @@ def _linear(out: list[Shape], used: list[Shape]) -> int | None:
 
 
 def _convolution(out: list[Shape], used: list[Shape]) -> int | None:
-    """Input and weight first. The weight of a transposed one begins with the channels of the input."""
+    """FLOPs of a convolution; input and weight come first. A transposed weight begins with the input's channels."""
     if not out or len(used) < 2 or len(used[1]) < 2:
         return None
     image, weight = used[0], used[1]
@@ -71,8 +71,8 @@ def _convolution(out: list[Shape], used: list[Shape]) -> int | None:
 
 
 def _convolution_backward(out: list[Shape], used: list[Shape]) -> int | None:
-    """The operations of a convolution's backward: as many as forward for each gradient that is computed, of the input
-    and of the weight."""
+    """FLOPs of a convolution's backward: those of the forward for each computed gradient, of the input and of the
+    weight."""
     if len(used) < 3 or len(used[2]) < 2:
         return None
     gradient, image, weight = used[:3]
@@ -89,7 +89,8 @@ def _attention(out: list[Shape], used: list[Shape]) -> int | None:
 
 
 def _attention_backward(out: list[Shape], used: list[Shape]) -> int | None:
-    """Scores again, two products for the gradient of the scores and of value, two for query and key."""
+    """FLOPs of an attention's backward: the scores again, two products for the gradients of the scores and of value,
+    two for query and key."""
     if len(used) < 4 or any(len(shape) < 2 for shape in used[1:4]):
         return None
     query, key, value = used[1:4]
@@ -107,8 +108,7 @@ FORMULAS: dict[str, Formula] = {
 
 
 def formula_of(target: str) -> Formula | None:
-    """The formula for a target, as it is written in a graph: "aten.mm.default", "torch.nn.functional.linear",
-    "matmul"."""
+    """The formula for a target as written in a graph: "aten.mm.default", "torch.nn.functional.linear", "matmul"."""
     parts = target.split(".")
     name = parts[1] if parts[0] in ("aten", "prims", "mkldnn") and len(parts) > 1 else parts[-1]
     if name.startswith("_scaled_dot_product") or name in ("_flash_attention_forward", "_flash_attention_backward"):
@@ -140,13 +140,13 @@ class Users:
         return self._items[self._starts[index] : self._starts[index + 1]].tolist()
 
     def last(self, index: int) -> int:
-        """The last user; -1 where there is none."""
+        """The last user of a node; -1 where it has none."""
         start, end = self._starts[index], self._starts[index + 1]
         return self._items[end - 1] if end > start else -1
 
 
 def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
-    """The users of all nodes, from their inputs, which are earlier nodes, each named once."""
+    """Computes the users of all nodes from their inputs, which are earlier nodes, each listed once."""
     count = len(inputs)
     ends = array("I", bytes(4 * (count + 1)))
     for piece in pieces(inputs, NODES):
@@ -168,7 +168,7 @@ def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
 
 
 class ReplayedValue(NamedTuple):
-    """What a replay recorded of one node's value; None: not known."""
+    """The values that a replay recorded for one node; None: unknown."""
 
     min: float | None = None
     max: float | None = None
@@ -180,22 +180,23 @@ class ReplayedValue(NamedTuple):
 
 
 class GraphView:
-    """One graph's table. `table.inputs`, `code` and `seq_nr` may still be missing while `whole` is False."""
+    """One graph's table, with derived data. `table.inputs`, `code` and `seq_nr` may be missing while `whole` is
+    False."""
 
     def __init__(self, table: Table, *, whole: bool = True) -> None:
         self.table = table
         self.text = table.strings
         self.whole = whole
         self.kernels: Mapping[int, str] = {}
-        """Position of a node -> the generated kernel it went into, where that was recorded."""
+        """Position of a node -> the generated kernel that computes it, where recorded."""
         self.values: Mapping[int, ReplayedValue] = {}
-        """Position of a node -> what a replay recorded."""
+        """Position of a node -> the values that a replay recorded."""
         self.nowhere: frozenset[str] = frozenset()
         """The columns among NaN and Inf that are zero for all values."""
         self.rungs: Sequence[str] = ()
-        """The rungs of those values: of all but the last column, then of the last."""
+        """The rungs of the values: of all but the last column, then of the last."""
         self.known: Mapping[int, str] = {}
-        """Position of an input -> the name by which users know it: "layers.0.weight"."""
+        """Position of an input -> the user's name for it: "layers.0.weight"."""
         self._levels: dict[int, tuple[str, ...]] = {}
         self._shapes: dict[int, Any] = {}
         self._distinct: dict[str, list[int]] = {}
@@ -214,20 +215,20 @@ class GraphView:
         return {name: index for index, name in enumerate(self.table.name)}
 
     def position(self, name: str) -> int | None:
-        """The position of the node of that name."""
+        """The position of the node of that name; None where there is none."""
         return self.positions.get(name)
 
     def inputs(self, index: int) -> list[int]:
-        """The nodes that a node uses; none while they are not read yet."""
+        """The positions of a node's inputs; empty while they are not read yet."""
         return self.table.inputs[index] if self.whole else []
 
     def users(self, index: int) -> list[int]:
-        """The nodes that use a node, in order."""
+        """The positions of a node's users, in order."""
         return self.user_lists(index) if self.whole else []
 
     @property
     def user_lists(self) -> Users:
-        """The users of all nodes; found at once where `finding_users` was not run before."""
+        """The users of all nodes; computed now unless `finding_users` has already run."""
         if self._users is None:
             finish(self.finding_users())
         assert self._users is not None
@@ -235,29 +236,29 @@ class GraphView:
 
     @property
     def has_users(self) -> bool:
-        """Whether the users are found, so that asking for some takes no time."""
+        """Whether the users are already computed."""
         return self._users is not None
 
     def finding_users(self) -> Steps[None]:
-        """Finds the users of all nodes in slices."""
+        """Computes the users of all nodes, in slices."""
         if self._users is None and self.whole:
             self._users = yield from users_of(self.table.inputs)
 
     @cached_property
     def lower_names(self) -> list[str]:
-        """All names in lower case, to find text in them; those of inputs with the names that users know."""
+        """All names in lower case, to search in; those of inputs together with the user's names for them."""
         names = list(map(str.lower, self.table.name))
         for index, name in self.known.items():
             names[index] += f" {name.lower()}"
         return names
 
     def take_known(self, names: Mapping[str, str]) -> None:
-        """Sets the names by which users know inputs."""
+        """Sets the user's names for inputs."""
         self.known = {at: name for node, name in names.items() if name and (at := self.position(node)) is not None}
         self.__dict__.pop("lower_names", None)
 
     def op(self, index: int) -> str:
-        """call_function, placeholder and so on."""
+        """The op of a node: call_function, placeholder and so on."""
         return self.text[self.table.op[index]]
 
     def target(self, index: int) -> str:
@@ -266,17 +267,17 @@ class GraphView:
 
     @cached_property
     def placeholder(self) -> int:
-        """The position of the text "placeholder" among the strings; -1 where no node is one."""
+        """The position of the text "placeholder" in `text`; -1 where no node is one."""
         return next((at for at in self.distinct("op") if self.text[at] == "placeholder"), -1)
 
     # -- texts that repeat
 
     def column(self, name: str) -> list[int]:
-        """A column of positions in `text`."""
+        """A column whose entries are positions in `text`."""
         return cast("list[int]", getattr(self.table, name))
 
     def distinct(self, name: str) -> list[int]:
-        """The different texts of such a column, as positions."""
+        """The distinct texts of such a column, as positions in `text`."""
         if name not in self._distinct:
             self._distinct[name] = sorted(set(self.column(name)))
         return self._distinct[name]
@@ -293,13 +294,13 @@ class GraphView:
         return modules[-1] if modules else ""
 
     def shape_of(self, text: int) -> Any:
-        """The value of a text of the shape or stride column: [2, "s0"], a list of those, "s0", or None."""
+        """A text of the shape or stride column as a value: [2, "s0"], a list of those, "s0", or None."""
         if text not in self._shapes:
             self._shapes[text] = _parsed(self.text[text])
         return self._shapes[text]
 
     def strided(self, index: int) -> bool:
-        """Whether a node's value (or one of them) is not contiguous."""
+        """Whether a node's value (or one of its values) is not contiguous."""
         return strided(self.shape_of(self.table.shape[index]), self.shape_of(self.table.stride[index]))
 
     # -- numbers

@@ -1,1 +1,1 @@
-"""The commands of this room: ls, show. Importing one imports no torch."""
+"""The commands of this package, such as ls and show. Importing one imports no torch."""

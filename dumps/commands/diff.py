@@ -1,5 +1,5 @@
-"""`graphdbg diff`: two graphs, stages, recompiles, processes or runs; the first node that departs, and where it was
-written."""
+"""`graphdbg diff`: compares two graphs, stages, recompiles, processes or runs, and shows the first node that differs
+and its line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..tables import on_terminal
 from .options import json_option
 
 if TYPE_CHECKING:
-    from ..diff.view import GraphView
+    from ..diff.view import GraphPairView
     from ..store import Run
 
 DIFFERENCE_EXIT = 1
@@ -73,8 +73,8 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
         pairs_left = [pair for first, other in compared for pair in pairs(first, other)]
     single = isinstance(left, SavedGraph) or isinstance(two, SavedGraph)
     pairs_left.reverse()
-    views: list[GraphView] = []
-    while pairs_left:  # a pair holds its graphs once they are read, so none is kept
+    views: list[GraphPairView] = []
+    while pairs_left:  # a pair keeps its graphs once they are read, so no pair is kept
         views.append(pair_view(pairs_left.pop(), everything=everything, strict=single, rank=two is None))
     _name_functions(views, [part.run for part in (left, two) if part is not None and part.run is not None])
     same = all(view.verdict == "same" for view in views)
@@ -98,14 +98,14 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
     return 0 if same else DIFFERENCE_EXIT
 
 
-def _look(view: GraphView) -> str:
-    """The command that shows the node that departs first; empty where none does."""
+def _look(view: GraphPairView) -> str:
+    """The command that shows the first differing node; empty where none differs."""
     graph, node = (view.b, view.first.b) if view.first and view.first.b else (view.a, view.first and view.first.a)
     return shlex.join(["graphdbg", "show", graph, "--node", node.name]) if graph and node else ""
 
 
-def _name_functions(views: Sequence[GraphView], runs: Sequence[Run]) -> None:
-    """Notes of each graph that one side alone has which function it was compiled from."""
+def _name_functions(views: Sequence[GraphPairView], runs: Sequence[Run]) -> None:
+    """Adds to each graph that only one side has a note with the function it was compiled from."""
     from ..why.times import of_run
 
     alone = [view for view in views if view.verdict in ("only_a", "only_b")]

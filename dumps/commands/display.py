@@ -1,5 +1,5 @@
-"""What a notebook shows of graphs, runs, verdicts and minifications: one element of HTML with its own colours, light or
-dark as the notebook is; no script, nothing that is fetched.
+"""Notebook views of graphs, runs, verdicts and minifications: one HTML element with its own colours, light or dark like
+the notebook; no script, nothing is fetched.
 
 The colours and the look of texts and tables are those of the page of `graphdbg pack`. It judges and chooses nothing:
 the caller brings the words, columns and cells that a terminal gets.
@@ -34,7 +34,7 @@ _OF_LIGHT, _OF_DARK = (
     f"[data-jp-theme-light={is_light}] .graphdbg, .vscode-{theme} .graphdbg"
     for is_light, theme in (("true", "light"), ("false", "dark"))
 )
-"""The style rules by which JupyterLab or VS Code says light or dark; elsewhere the system does."""
+"""The CSS selectors with which JupyterLab or VS Code tell light from dark; elsewhere the system decides."""
 _HERE = (
     "background: var(--bg); color: var(--fg); font: 14px/1.45 system-ui, sans-serif; padding: 8px 12px; "
     "border-radius: 6px; "
@@ -44,7 +44,7 @@ _HERE = (
 
 
 def shown(title: str, tone: str, *inside: str) -> str:
-    """The element. `tone`: "bad", "ok", "doubt", or "" of a title that is no verdict."""
+    """Builds the element. `tone`: "bad", "ok", "doubt", or "" for a title that is no verdict."""
     return tag(
         "div", tag("style", _style()), tag("p", tag("b", title), class_=tone or None), *inside, class_="graphdbg"
     )
@@ -60,7 +60,7 @@ def _style() -> Markup:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Markup:
-    """The table that `tables.render` makes a text of; columns with nothing in them are left out."""
+    """The HTML of the table that `tables.render` returns as text; empty columns are left out."""
     kept = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
     heads = tag("tr", *(tag("th", columns[at].title) for at in kept))
     kinds = ["num mono" if column.right else "mono" for column in columns]
@@ -81,19 +81,19 @@ def code(text: str) -> Markup:
 
 
 def commands(texts: Sequence[str]) -> Markup:
-    """Commands to go on with, as a notebook cell takes them."""
+    """Commands for the next step, in the form of a notebook cell."""
     return code("\n".join(map(in_cell, texts)))
 
 
 def in_cell(command: str) -> str:
-    """A command line as a notebook cell takes it, also where the kernel's Python is not the one of the shell."""
+    """A command line for a notebook cell; it also works where the kernel's Python is not the shell's."""
     there = shutil.which("graphdbg")
     ours = there is not None and Path(there).parent == Path(sys.executable).parent
     return f"!{command if ours else command.replace('graphdbg', f'{shlex.quote(sys.executable)} -m graphdbg', 1)}"
 
 
 def of_graph(saved: SavedGraph) -> str:
-    """A graph: its nodes in the table that the page of `graphdbg pack` has."""
+    """The view of a graph: its nodes in the same table as on the page of `graphdbg pack`."""
     from ..pack.page import COLUMNS, graph
 
     try:
@@ -111,7 +111,7 @@ def of_graph(saved: SavedGraph) -> str:
 
 
 def of_run(run: Run) -> str:
-    """A run: one line for each graph."""
+    """The view of a run: one line for each graph."""
     from .ls import graph_cells
 
     graphs, typed = counted(len(run.rows), "graph"), shlex.quote(run.name)

@@ -26,10 +26,10 @@ from .options import json_option
 
 STATUS_STYLE = "cyan"
 _WIDTH = 80
-"""The width of the table where it is piped."""
+"""The width of the table when piped."""
 _RECORD = "graphdbg dump train.py"
 _LEAST = 16
-"""The letters that a function gets in any case."""
+"""The least letters that a function gets."""
 
 
 @click.command()
@@ -149,7 +149,7 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
 
 
 def compile_table(compiles: list[Compiled]) -> str:
-    """One line per compile, and below it, indented, what failed, died or hangs."""
+    """One line per compile, and below it, indented, its graphs that failed, died or hang."""
     width = shutil.get_terminal_size().columns if on_terminal() else _WIDTH
     columns = [Column("compile", style="bold"), Column("status", style=STATUS_STYLE), Column("stages")]
     columns += [Column("nodes", right=True), Column("seconds", right=True)]
@@ -192,7 +192,7 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
 
 
 def _first_seen_text(text: str, run: Run, first: why.FirstSeen) -> str:
-    """What `--when` saw first, and where it comes from if that is known."""
+    """What `--when` saw first, and its cause if known."""
     name = next((row.id for row in run.rows if (row.process, row.local) == (first.process, first.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
     known = code == 1 and reason

@@ -1,4 +1,4 @@
-"""Options of commands of every room, declared once.
+"""Options shared by the commands of all packages, declared once.
 
 >>> @click.command()
 ... @json_option()
@@ -19,7 +19,7 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def json_option(help: str = "Print one JSON document.") -> Declared:
-    """`--json`, which the command gets as `as_json`, and `--full`, which `emit` reads."""
+    """Adds `--json`, passed to the command as `as_json`, and `--full`, which `emit` reads."""
     of_full = "With --json: all of it, where it has more than 6 kB."
     whole = click.option("--full", is_flag=True, expose_value=False, callback=keep_full, help=of_full)
     return lambda command: click.option("--json", "as_json", is_flag=True, help=help)(whole(command))

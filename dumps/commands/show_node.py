@@ -65,7 +65,7 @@ def show_node(
     """Prints the detail of a node with its source lines and the other stages; with `hops` its neighbourhood, with
     `code` its kernels. Raises UsageError for a name that the graph does not have."""
     from ..browse import sheet
-    from ..browse.about import About  # late: other views of `show` need none of it
+    from ..browse.about import About  # imported late: other views of `show` do not need it
 
     about = About(saved)
     index = about.position(name)
@@ -126,7 +126,7 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
 
 
 def _all(about: About, index: int) -> dict[str, Any]:
-    """Everything that is known of the node, as one JSON object."""
+    """All known data of the node, as one JSON object."""
     partners, why = about.partners(index)
     source = about.source(index)
     lines = [str(line) for line in source.lines] if source.language else []

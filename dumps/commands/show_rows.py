@@ -47,7 +47,7 @@ class RowOptions:
 
     @property
     def any(self) -> bool:
-        """Whether any of them was given."""
+        """Whether any option was given."""
         return self != RowOptions()
 
 
@@ -82,7 +82,8 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
 
 
 def sort_of(text: str | None) -> Sort | None:
-    """The order of COLUMN, COLUMN:up or COLUMN:down; numbers fall by default."""
+    """The order for COLUMN, COLUMN:up or COLUMN:down; without direction the column's usual one, descending for most
+    numbers."""
     if text is None:
         return None
     word, _, way = text.partition(":")
@@ -93,7 +94,7 @@ def sort_of(text: str | None) -> Sort | None:
 
 
 def chosen_names(saved: SavedGraph, options: RowOptions) -> list[str]:
-    """The names of the nodes that the options choose, in order of the graph."""
+    """The names of the nodes that the options choose, in graph order."""
     view = finish(loading(saved))
     if "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)

@@ -1,4 +1,4 @@
-"""Comparing saved graphs: `diff` of two graphs; runs, processes and recompiles pair by pair in `pair`. Needs no
+"""Compares saved graphs: `diff` for two graphs; `pair` for runs, processes and recompiles, graph by graph. Needs no
 torch."""
 
 from .pair import diff

@@ -1,13 +1,13 @@
-"""Which node of one graph is which of the other: unique structural hashes first, then what lies between, by ever looser
+"""Aligns the nodes of two graphs: unique structural hashes first, then the nodes between those pairs, by ever looser
 keys.
 
 The sequence steps are those of patience diff (unique keys, longest increasing run, common beginnings and ends) with
-keys from strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes.
-Names play no part.
+keys from strict to loose; in between, nodes are joined by the partners of their inputs and users. Near-linear in the
+nodes. Names play no part.
 
 >>> from graphdbg.dumps.diff.facts import NodeColumns
->>> found = align(NodeColumns(record), NodeColumns(record))
->>> found.to_b[3]                   # the partner of node 3, or -1
+>>> alignment = align(NodeColumns(record), NodeColumns(record))
+>>> alignment.to_b[3]               # the partner of node 3, or -1
 3
 """
 
@@ -21,8 +21,7 @@ from ..sidecar import Intern
 from .facts import NodeColumns
 
 _CELLS = 40_000
-"""Up to this many pairs of items the longest common subsequence is computed; above it, a common one is found
-greedily."""
+"""Up to so many pairs of items the longest common subsequence is computed; for more, a common one is found greedily."""
 
 _LOOK_AHEAD = 64
 _RUN = 3
@@ -77,7 +76,8 @@ def _longest(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, in
 
 
 def _greedy(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Walks both; at a difference it goes on at the nearest place where some items in a row are equal."""
+    """Walks both sequences; at a difference it continues at the nearest place where several items in a row are
+    equal."""
     both = set(a) & set(b)
     places_a, places_b = ([n for n, item in enumerate(items) if item in both] for items in (a, b))
     a, b = [a[n] for n in places_a], [b[n] for n in places_b]
@@ -105,11 +105,11 @@ def _resync(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> tup
 Keys = list[int]
 
 STRICT, SHAPELESS, BLIND = 0, 1, 2
-"""The contents of a label: target, arguments and value; without the value; the target alone."""
+"""The parts of a label: target, arguments and value; the same without the value; the target alone."""
 
 
 def labels(intern: Intern[Hashable], facts: NodeColumns, level: int) -> Keys:
-    """A label for each node by its own work."""
+    """A label for each node, from its own call and value."""
     columns: list[Sequence[Hashable]] = [facts.kinds, facts.targets, facts.identities]
     if level <= SHAPELESS:
         columns.append(facts.skeletons)
@@ -119,7 +119,8 @@ def labels(intern: Intern[Hashable], facts: NodeColumns, level: int) -> Keys:
 
 
 def up(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
-    """The whole computation that leads to each node: its label and the keys of its inputs, in order (a Merkle hash)."""
+    """A key for the whole computation that leads to each node: its label and the keys of its inputs, in order (a Merkle
+    hash)."""
     keys: Keys = []
     for own, used in zip(label, facts.inputs, strict=True):
         keys.append(intern(("up", own, *[keys[i] for i in used])))
@@ -127,7 +128,8 @@ def up(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
 
 
 def down(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
-    """All that is made of each node: its label, and for each user its key and the place it is used in."""
+    """A key for everything computed from each node: its label, and for each user the user's key and the argument
+    slot."""
     keys = [0] * len(label)
     for index in range(len(label) - 1, -1, -1):
         is_end = facts.nodes[index].op == "output"
@@ -136,12 +138,12 @@ def down(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
 
 
 def _users(facts: NodeColumns, index: int, keys: Keys) -> list[tuple[int, int]]:
-    """The key of each user of a node, with the place it is used in: of the output no place."""
+    """The key of each user of a node, with the argument slot (-1 for the output, whose order does not count)."""
     return sorted((keys[user], -1 if facts.nodes[user].op == "output" else slot) for user, slot in facts.users[index])
 
 
 def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
-    """The neighbourhood one step wider: each node with the keys of its inputs and its users."""
+    """Keys for a neighbourhood one step wider: each node's key with the keys of its inputs and users."""
     wider: Keys = []
     for index, own in enumerate(keys):
         inputs = () if facts.nodes[index].op == "output" else [keys[i] for i in facts.inputs[index]]
@@ -150,27 +152,27 @@ def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
 
 
 def joined(intern: Intern[Hashable], *columns: Sequence[Hashable]) -> Keys:
-    """Several keys combined into one."""
+    """One key per node from several."""
     return [intern(("joined", row)) for row in zip(*columns, strict=True)]
 
 
 def _joined(intern: Intern[Hashable], columns: Sequence[Sequence[Sequence[Hashable]]]) -> tuple[Keys, Keys]:
-    """The same for both graphs."""
+    """Joins keys in both graphs."""
     return joined(intern, *(of_a for of_a, _ in columns)), joined(intern, *(of_b for _, of_b in columns))
 
 
 Gap = tuple[list[int], list[int]]
-"""Nodes without partner that lie between two neighbouring pairs, of A and of B."""
+"""Nodes of A, and of B, without partner that lie between two neighbouring pairs."""
 
 _PASSES = 12
 _FAN = 200
-"""How many users of a node are searched for the partner of one; a node with more of them says little about each."""
+"""The most users of a node among which a partner is searched; a node with more users says little about each of them."""
 
 _CALLS = ("call_function", "call_method", "call_module")
 
 
 class Alignment:
-    """Partners as positions (-1: none), and the pairs that stand in the same order in both graphs (`chain`)."""
+    """Partners as positions (-1: none); `chain`: the pairs that stand in the same order in both graphs."""
 
     def __init__(self, a: NodeColumns, b: NodeColumns) -> None:
         self.a, self.b = a, b
@@ -178,7 +180,7 @@ class Alignment:
         self.weak: set[int] = set()
 
     def join(self, i: int, j: int, *, weak: bool = False) -> None:
-        """Makes two nodes partners; a weak pair is undone in the end where it has no relative."""
+        """Makes two nodes partners; a weak pair is undone at the end where its nodes share no input or user."""
         self.to_b[i], self.to_a[j] = j, i
         if weak:
             self.weak.add(i)
@@ -189,16 +191,16 @@ class Alignment:
         self.to_b[i] = -1
 
     def lonely(self) -> Gap:
-        """All nodes without partner."""
+        """All nodes without partner, of A and of B."""
         return [i for i, j in enumerate(self.to_b) if j < 0], [j for j, i in enumerate(self.to_a) if i < 0]
 
     def chain(self) -> list[tuple[int, int]]:
-        """The most pairs that keep the order of both graphs; the other pairs have moved."""
+        """The longest list of pairs in the order of both graphs; all other pairs have moved."""
         pairs = [(i, j) for i, j in enumerate(self.to_b) if j >= 0]
         return [pairs[k] for k in increasing([j for _, j in pairs])]
 
     def gaps(self) -> list[Gap]:
-        """The stretches between pairs of the chain that hold lonely nodes of both graphs."""
+        """The ranges between pairs of the chain in which both graphs have nodes without partner."""
         gaps_between: list[Gap] = []
         before = (-1, -1)
         for pair in [*self.chain(), (len(self.a), len(self.b))]:
@@ -211,11 +213,11 @@ class Alignment:
         return gaps_between
 
     def same_wires(self, i: int, j: int) -> bool:
-        """Whether each argument of `i` has that argument of `j` as its partner."""
+        """Whether each argument of `i` is the partner of the same argument of `j`."""
         return [self.to_b[k] for k in self.a.inputs[i]] == self.b.inputs[j]
 
     def kinship(self, i: int, j: int) -> int:
-        """How many inputs and users two nodes share, in the same places."""
+        """The number of inputs and users that two nodes share, in the same argument slots."""
         inputs = sum(self.to_b[k] == m for k, m in zip(self.a.inputs[i], self.b.inputs[j], strict=False))
         users = set(self.b.users[j])
         return inputs + sum((self.to_b[user], slot) in users for user, slot in self.a.users[i])
@@ -250,7 +252,7 @@ def align(a: NodeColumns, b: NodeColumns) -> Alignment:
 def _whole(
     intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
 ) -> Iterator[tuple[Keys, Keys]]:
-    """Joins nodes whose whole computation is unique in both graphs, wherever they stand."""
+    """Yields keys of whole computations, which join nodes that are unique in both graphs, wherever they stand."""
     up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
     down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
     yield joined(intern, up_a, down_a), joined(intern, up_b, down_b)
@@ -261,7 +263,8 @@ def _whole(
 def _levels(
     intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
 ) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
-    """Keys for the stretches between pairs, the most specific first; weak ones also need a relative."""
+    """Yields keys for the ranges between pairs, the most specific first; with weak keys, nodes must also share an input
+    or user."""
     wide = strict
     steps: list[tuple[Keys, Keys]] = []
     for _ in range(3):
@@ -301,7 +304,7 @@ def _join_unique(alignment: Alignment, ka: Keys, kb: Keys) -> None:
 
 
 def _between(alignment: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None:
-    """Joins nodes within one stretch, in order: unique keys and, between those, common beginnings and ends."""
+    """Joins the nodes of one gap, in order: unique keys, and between those common beginnings and ends."""
     work = [(gap, 0)]
     while work:
         (ga, gb), passes = work.pop()
@@ -336,7 +339,7 @@ def _trim(alignment: Alignment, ga: list[int], gb: list[int], ka: Keys, kb: Keys
 
 
 def _by_neighbours(alignment: Alignment, fits: Callable[[int, int], bool]) -> None:
-    """Joins lonely nodes that stand at the same place of partners: as the one user of their inputs, or as an
+    """Joins nodes without partner that have the same relation to partners: as the only user of their inputs, or as an
     argument."""
     a, b = alignment.a, alignment.b
     for i in alignment.lonely()[0]:
@@ -363,7 +366,7 @@ def _by_neighbours(alignment: Alignment, fits: Callable[[int, int], bool]) -> No
 
 
 def _replaceable(a: NodeColumns, b: NodeColumns, i: int, j: int) -> bool:
-    """Whether one node may have taken the other's place with another target."""
+    """Whether a node may have replaced the other with another target."""
     kind_a, two = a.kinds[i], b.kinds[j]
     return kind_a == two != "output" or (kind_a in _CALLS and two in _CALLS)
 
@@ -378,8 +381,8 @@ def _part_strangers(alignment: Alignment) -> None:
 
 
 def _better(alignment: Alignment, strict: tuple[Keys, Keys]) -> Alignment:
-    """The alignment position by position, where that leaves fewer departures: graphs of many equal nodes of which one
-    changed."""
+    """Aligns position by position instead, where that leaves fewer departures: in graphs of many equal nodes of which
+    one changed."""
     a, b = alignment.a, alignment.b
     if len(a) != len(b):
         return alignment

@@ -1,6 +1,6 @@
-"""Encoded arguments as people read them, and where two nodes differ: in their arguments, in their values (dtype, shape,
-stride, device, ...), and which numbers a change of shape puts in the place of others. A departure is what a comparison
-finds: a pair of nodes that differs, or neighbouring nodes that only one graph has.
+"""Encoded arguments as readable text, and the differences of two nodes: in arguments, in values (dtype, shape, stride,
+device, ...), and the numbers that a change of shape replaces by others. A departure is one finding of a comparison: a
+pair of nodes that differs, or neighbouring nodes that only one graph has.
 
 Nodes are compared by partnership and never by name. Reads records only.
 
@@ -33,8 +33,8 @@ _MISSING = {"missing": True}
 
 
 class ArgumentDifference(NamedTuple):
-    """One place in the arguments: what stands there in both, the nodes meant (-1: none), plain values where there are
-    some."""
+    """One differing place in the arguments: its content in both graphs, the node there (-1: none), and the plain value,
+    if any."""
 
     place: str
     a: Arg
@@ -46,7 +46,7 @@ class ArgumentDifference(NamedTuple):
 
 
 def text(arg: Arg, strings: list[str] | None = None) -> str:
-    """An encoded argument on one line, as Python would write it more or less."""
+    """An encoded argument on one line, close to Python's own notation."""
     if isinstance(arg, list):
         return f"[{', '.join(text(item, strings) for item in cast('list[Arg]', arg))}]"
     if not isinstance(arg, dict):
@@ -58,7 +58,7 @@ def text(arg: Arg, strings: list[str] | None = None) -> str:
 
 
 def short(arg: Arg, strings: list[str] | None = None) -> str:
-    """The same, cut to what fits a line."""
+    """The text of an argument, cut to fit a line."""
     whole = text(arg, strings)
     return whole if len(whole) <= _MAX_TEXT else whole[: _MAX_TEXT - 3] + "..."
 
@@ -98,7 +98,7 @@ def _node(facts: NodeColumns, arg: Arg) -> int:
 
 
 def _plain(facts: NodeColumns, arg: Arg) -> Any:
-    """The number or expression that an argument stands for, where it is known."""
+    """The number or expression that an argument stands for; None where it is unknown."""
     tag, body = tag_of(arg)
     if tag:
         return KINDS[tag].number(body, facts) if tag in KINDS else None
@@ -106,8 +106,7 @@ def _plain(facts: NodeColumns, arg: Arg) -> Any:
 
 
 def _known(facts: NodeColumns, arg: Arg) -> Any:
-    """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three
-    things."""
+    """An argument without nodes, in a form to be compared with another graph's; 1, 1.0 and True are all different."""
     tag, body = tag_of(arg)
     if tag:
         return KINDS[tag].compared(body, facts) if tag in KINDS else (tag, repr(body))
@@ -120,7 +119,7 @@ _ASPECTS = ("dtype", "shape", "stride", "device", "offset", "layout", "requires_
 
 
 class Change(msgspec.Struct):
-    """One thing that differs between two partners; `place` says which argument or which of several results."""
+    """One difference between two partners; `place`: which argument, or which of several results."""
 
     aspect: str
     a: str
@@ -134,11 +133,11 @@ class Change(msgspec.Struct):
 
 
 _SAME_VALUES = frozenset({"view", "reshape", "_unsafe_view", "alias", "clone", "contiguous", "detach"})
-"""Operators that give the elements of their input in its order: one in the place of another changes no number."""
+"""Operators that return the elements of their input in its order: replacing one by another changes no number."""
 
 
 def same_values(changed: Sequence[Change]) -> bool:
-    """Whether changes of a node leave the numbers that it gives as they are.
+    """Whether the changes of a node leave the numbers of its result as they are.
 
     >>> same_values([Change("target", "aten.view.default", "aten.reshape.default")])
     True
@@ -148,7 +147,7 @@ def same_values(changed: Sequence[Change]) -> bool:
 
 
 def only_moves(targets: Iterable[str]) -> bool:
-    """Whether operators of these names give the elements of their input in its order.
+    """Whether all these operators return the elements of their input in its order.
 
     >>> only_moves(["aten.alias.default", "aten.view.default"])
     True
@@ -157,14 +156,14 @@ def only_moves(targets: Iterable[str]) -> bool:
 
 
 def shown(part: Any) -> str:
-    """A part of a value key as people read it."""
+    """A part of a value key as readable text."""
     if isinstance(part, tuple):
         return f"[{', '.join(map(str, part))}]"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return part.decode() if isinstance(part, bytes) else str(part)
 
 
 def summary(key: Key) -> str:
-    """A whole value: float32 [2, s0]."""
+    """A whole value as text: float32 [2, s0]."""
     if not key:
         return "no value"
     if key[0] == "tensor":
@@ -175,7 +174,7 @@ def summary(key: Key) -> str:
 
 
 def changes(a: Key, b: Key, place: str = "") -> list[Change]:
-    """What differs between two values, in the order of interest; empty when they are equal."""
+    """The differences between two values, the most important first; empty when they are equal."""
     if a == b:
         return []
     if a and b and a[0] == b[0] and len(a) == len(b):
@@ -196,8 +195,8 @@ def changes(a: Key, b: Key, place: str = "") -> list[Change]:
 
 
 def _same_order(a: Key, b: Key) -> bool:
-    """Whether dimensions lie in memory in the same order, where numbers tell: a longer batch changes strides, but not
-    this."""
+    """Whether dimensions lie in memory in the same order, where strides are numbers: a longer batch changes strides,
+    but not this order."""
     if len(a[3]) != len(b[3]) or not all(isinstance(stride, int) for stride in (*a[3], *b[3])):
         return True
     first, second = (sorted(range(len(key[3])), key=lambda dim, key=key: (-key[3][dim], dim)) for key in (a, b))
@@ -205,8 +204,8 @@ def _same_order(a: Key, b: Key) -> bool:
 
 
 def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
-    """Pairs (old, new) of sizes, strides, element counts, dtypes and devices that one value has in the place of the
-    other's."""
+    """Yields (old, new) pairs of sizes, strides, element counts, dtypes and devices in which one value differs from the
+    other."""
     if not a or not b or a[0] != b[0]:
         if a and b and {a[0], b[0]} <= {"sym", "other"}:
             yield str(a[-1]), str(b[-1])
@@ -234,7 +233,7 @@ Kind = Literal["changed", "removed", "added", "replaced"]
 class Departure(msgspec.Struct):
     """A pair that differs, or neighbouring nodes of one graph, or both, that have no partner in the other.
 
-    `follows` is the position of the departure that this one merely follows from; None: it departs by itself.
+    `follows`: the position of the departure that caused this one; None: it departs by itself.
     """
 
     kind: Kind

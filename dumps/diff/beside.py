@@ -1,4 +1,4 @@
-"""Two saved graphs side by side, for the command and for the screen: reads both and chooses how they are joined.
+"""Two saved graphs side by side, for the command and for the screen: reads both and joins their nodes into lines.
 
 >>> print(beside_text(beside(saved, run.graph("0_1/forward")), everything=False))
 A  myrun/0_0/forward
@@ -25,17 +25,18 @@ from .pair import diff
 from .view import graph_view, verdict_text
 
 MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
-"""What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do;
-moved is no difference; seq_nr and saved join a forward with its backward."""
+"""The marks of a line. changed, only A, only B and replaced depart by themselves; follows: departs only because others
+do; moved is no difference; seq_nr and saved join a forward with its backward."""
 
 OWN = frozenset(("changed", "only A", "only B", "replaced"))
 CONTEXT = 2
-"""Lines without difference that are shown around one with a difference."""
+"""Lines without difference that are shown around a line with one."""
 _MAX_TEXT = 160
 
 
 class SideColumns(msgspec.Struct):
-    """One graph as columns: the node's name, and places in `Sideways.strings` of its target, value and user line."""
+    """One graph as columns: the names of nodes, and the indices in `Sideways.strings` of their targets, values and user
+    lines."""
 
     graph: str
     stage: str
@@ -46,7 +47,7 @@ class SideColumns(msgspec.Struct):
 
 
 class DiffLine(msgspec.Struct):
-    """One line: positions in both graphs (-1: none), its mark, and what differs."""
+    """One line: positions in both graphs (-1: none), its mark, and the difference in words."""
 
     a: int
     b: int
@@ -55,8 +56,8 @@ class DiffLine(msgspec.Struct):
 
 
 class Sideways(msgspec.Struct):
-    """All lines as columns: `a` and `b` are positions, `marks` places in MARKS, `texts` in `strings`; `departures`
-    numbers what belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
+    """All lines as columns: `a` and `b` are positions, `marks` indices in MARKS, `texts` indices in `strings`;
+    `departures` numbers the lines of each departure (-1: none). `same`: neither nodes nor settings differ."""
 
     summary: str
     sides: list[SideColumns]
@@ -72,11 +73,11 @@ class Sideways(msgspec.Struct):
         return len(self.a)
 
     def row(self, index: int) -> DiffLine:
-        """The line at a position."""
+        """The line at index `index`."""
         return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
 
     def starts(self) -> list[int]:
-        """The lines where a departure that follows from no other begins; without alignment none."""
+        """The first lines of departures that follow from no other; empty for graphs joined by seq_nr."""
         first_lines: list[int] = []
         last = -1
         for index, (mark, departure) in enumerate(zip(self.marks, self.departures, strict=True)):
@@ -152,7 +153,8 @@ def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str
 
 
 def _places(comparison: GraphDiff) -> Iterator[tuple[int, int]]:
-    """Every node of both graphs once, partners together, in the order of A; what only B has stands where it is in B."""
+    """Yields every node of both graphs once, partners together, in the order of A; nodes that only B has stand where B
+    has them."""
     alignment = comparison.alignment
     before = (-1, -1)
     for i, j in [*alignment.chain(), (len(comparison.a), len(comparison.b))]:
@@ -170,7 +172,8 @@ def _places(comparison: GraphDiff) -> Iterator[tuple[int, int]]:
 
 
 def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, str]) -> Sideways:
-    """A forward beside its backward: every node of A in order, beside it the nodes of B with its seq_nr or its name."""
+    """A forward beside its backward: every node of A in order, beside it the nodes of B with the same seq_nr or
+    name."""
     builder = _Builder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
     waiting: defaultdict[int, deque[int]] = defaultdict(deque)
     for j, number in enumerate(b.seq_nr):

@@ -1,13 +1,13 @@
-"""Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
+"""The departures of two aligned graphs: which nodes differ, in what, and which departures merely follow from others.
 
-Also: what two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
+Also: differences of two graphs besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
 configuration.
 
-It reads no files; `view` makes text of it. A node departs when it has no partner, or when it and its partner differ in
-target, arguments or value. Names, moved nodes and lines of code are no departures.
+It reads no files; `view` turns the result into text. A node departs when it has no partner, or when it and its partner
+differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
 
->>> found = compare(record, run.graph("0_1/forward").record)
->>> found.same, found.first.kind, found.first.changes[0].text()
+>>> comparison = compare(record, run.graph("0_1/forward").record)
+>>> comparison.same, comparison.first.kind, comparison.first.changes[0].text()
 (False, 'changed', 'shape: [2, 8] -> [s77, 8]')
 """
 
@@ -38,12 +38,13 @@ _MAX_GUARDS = 4
 
 
 def compare_settings(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Sentences on what differs, and notes on what does not count. `rename` maps symbols of `b` to those of `a`."""
+    """Sentences on differences, and notes on differences that do not count. `rename` maps symbols of `b` to those of
+    `a`."""
     counts = [sum(node.op == "placeholder" for node in record.graph.nodes) for record in (a, b)]
     also = [f"inputs: {counts[0]} -> {counts[1]}"] if counts[0] != counts[1] else []
     also += _symbols(a, b, rename)
     also += _guards(a, b, rename)
-    if a.stage == b.stage:  # the stack itself calls each of its stages with other arguments and in another state
+    if a.stage == b.stage:  # each stage has its own arguments and state
         also += _mapping("compiler argument", _kept(a.compile_kwargs), _kept(b.compile_kwargs))
         also += _mapping("ambient", _ambient(a), _ambient(b))
         for section in sorted(a.config.keys() | b.config.keys()):
@@ -112,7 +113,7 @@ TRACED = frozenset({"dynamo", "pre_grad"})
 
 
 class GraphDiff:
-    """The comparison of two graphs. `also` are settings that differ; `notes` are remarks on what is no difference."""
+    """The comparison of two graphs. `also`: settings that differ; `notes`: remarks on what is no difference."""
 
     def __init__(self, alignment: Alignment, departures: list[Departure], also: list[str], notes: list[str]) -> None:
         self.alignment = alignment
@@ -128,28 +129,28 @@ class GraphDiff:
 
     @property
     def verdict(self) -> Literal["same", "settings", "differs"]:
-        """Whether nodes differ, only settings, or nothing."""
+        """differs: some nodes differ; settings: only settings differ; same: neither does."""
         return "differs" if self.departures else "settings" if self.also else "same"
 
     @property
     def first(self) -> Departure | None:
-        """The first departure in the order of the nodes that follows from no other; one that changes numbers, where
-        there is one."""
+        """The first departure, in the order of the nodes, that follows from no other; preferably one that changes
+        numbers."""
         own = (departure for departure in self.departures if departure.follows is None)
         return min(own, key=self.keeps_numbers, default=None)
 
     def keeps_numbers(self, departure: Departure) -> bool:
-        """Whether a departure leaves all numbers as they are: another view, or one more."""
+        """Whether a departure leaves all numbers as they are: another view operator, or an additional one."""
         if departure.changes:
             return same_values(departure.changes)
         return only_moves(target for targets in self.targets(departure) for target in targets)
 
     def name(self, departure: Departure) -> str:
-        """The name of its first node."""
+        """The name of a departure's first node."""
         return self.a.nodes[departure.a[0]].name if departure.a else self.b.nodes[departure.b[0]].name
 
     def targets(self, departure: Departure) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What its nodes of either graph call."""
+        """The targets of a departure's nodes, in each graph."""
         return tuple(self.a.targets[i] for i in departure.a), tuple(self.b.targets[j] for j in departure.b)
 
     @cached_property
@@ -182,7 +183,7 @@ def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
 
 
 class _Judge:
-    """Finds the departures of one alignment, in the order of the nodes of both, and what explains them."""
+    """Finds the departures of one alignment, in the order of both graphs, and their origins."""
 
     def __init__(self, alignment: Alignment, traced_a: bool, traced_b: bool) -> None:
         self.alignment = alignment
@@ -199,7 +200,7 @@ class _Judge:
                 self.input_swaps |= pairs
         self.old = {str(old) for old, _ in self.input_swaps}
         self.new = {str(new) for _, new in self.input_swaps}
-        self.led_a: set[int] = set()  # lonely nodes that follow
+        self.led_a: set[int] = set()  # nodes without partner whose departure follows from another
         self.led_b: set[int] = set()
 
     def departures(self) -> list[Departure]:
@@ -216,7 +217,8 @@ class _Judge:
         return self._traced(departures_found)
 
     def _stretch(self, range_a: range, range_b: range) -> list[Departure]:
-        """Lonely nodes between two pairs of the chain as one departure, and the moved pairs among them."""
+        """The departures between two pairs of the chain: the nodes without partner as one departure, and the moved
+        pairs."""
         own_a: list[int] = []
         own_b: list[int] = []
         departures_here: list[Departure] = []
@@ -239,7 +241,7 @@ class _Judge:
         return departures_here
 
     def _is_led(self, facts: NodeColumns, index: int, known: set[str], led: set[int]) -> bool:
-        """Whether a lonely node only computes a size that a changed input brought with it."""
+        """Whether a node without partner only computes a size that a changed input introduced."""
         value = facts.nodes[index].value
         if facts.nodes[index].op == "output" or (value is not None and not isinstance(value, SymValue)):
             return False
@@ -272,7 +274,7 @@ class _Judge:
         for place, left, right, *_ in argument_differences:
             changes_here.append(Change("argument", short(left, strings[0]), short(right, strings[1]), place))
         changes_here += changes(self.a.values[i], self.b.values[j])
-        if not changes_here:  # what is left are strides in the same order of a changed shape, which the shape shows
+        if not changes_here:  # only strides differ, in the same order, which the changed shape explains
             changes_here = [Change("value", "", "")]
         own = retargeted or not self._explained(i, j, argument_differences)
         return [Departure("changed", [i], [j], changes_here, None if own else -1)]
@@ -287,8 +289,8 @@ class _Judge:
         return [Change("target", node_a.target, two.target)]
 
     def _output_changes(self, i: int, j: int) -> list[Change]:
-        """What one graph returns and the other does not; positions mean little, since one more output moves all behind
-        it."""
+        """The outputs that only one graph returns; positions do not count, since one more output shifts all later
+        ones."""
         theirs = Counter(self.b.inputs[j])
         mine = Counter(self.alignment.to_b[k] for k in self.a.inputs[i])
         gone = [
@@ -322,11 +324,12 @@ class _Judge:
         return led or bool(argument_differences)
 
     def _traced(self, departures_found: list[Departure]) -> list[Departure]:
-        """Puts the position of its origin into each departure that follows; an output that alone departs is its own."""
+        """Sets `follows` of each departure that follows; one without an origin (an output that alone departs) follows
+        from nothing."""
         place_a = {i: place for place, departure in enumerate(departures_found) for i in departure.a}
         place_b = {j: place for place, departure in enumerate(departures_found) for j in departure.b}
         own = [place for place, departure in enumerate(departures_found) if departure.follows is None]
-        # where a departure's value comes from: its origin, or through its inputs another one
+        # departure -> the origin of its value: itself, or that of one of its inputs
         source: dict[int, int] = {}
         for place, departure in enumerate(departures_found):
             near = [place_a[k] for i in departure.a for k in self.a.inputs[i] if k in place_a]
@@ -348,7 +351,8 @@ class _Judge:
         return any((k, self.alignment.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
 
     def _by_size(self, departures_found: list[Departure], own: list[int]) -> int | None:
-        """The changed input that brought the size that a node computes; else the first departure there is."""
+        """The changed input that introduced the size that a node computes; else the first departure that follows from
+        no other."""
         for place in own:
             departure = departures_found[place]
             of_tensor = departure.a and isinstance(self.a.nodes[departure.a[0]].value, TensorValue)
@@ -358,13 +362,13 @@ class _Judge:
 
 
 def _origin(traced: NodeColumns, later: NodeColumns, index: int) -> int:
-    """The traced node that a later one comes from, or -1."""
+    """The traced node that a later node comes from; -1 if none."""
     sources = later.nodes[index].from_node
     return traced.position.get(sources[0], -1) if sources else -1
 
 
 def _part_strangers(alignment: Alignment, *, traced_first: bool) -> None:
-    """Undoes pairs of calls that do not come from each other and share nothing but a target like getitem."""
+    """Undoes pairs of calls of which neither comes from the other, and which share only a target like getitem."""
     for i, j in enumerate(alignment.to_b):
         if j < 0 or not alignment.a.kinds[i].startswith("call"):
             continue
@@ -376,8 +380,8 @@ def _part_strangers(alignment: Alignment, *, traced_first: bool) -> None:
 
 
 def _regrouped(alignment: Alignment, departures: list[Departure], *, traced_first: bool) -> list[Departure]:
-    """The departures with each lonely traced node and what it became as one of its own, in the order of the traced
-    graph."""
+    """Joins each traced node without partner and the later nodes that come from it into one departure, in the order of
+    the traced graph."""
     traced, later = (alignment.a, alignment.b) if traced_first else (alignment.b, alignment.a)
     lonely, new = alignment.lonely() if traced_first else alignment.lonely()[::-1]
     heirs: dict[int, list[int]] = {origin: [] for origin in lonely}

@@ -1,8 +1,8 @@
-"""What a comparison knows of a graph: columns of facts per node in which no name of a node appears, made from its
+"""The facts about a graph that a comparison uses: columns with one entry per node, without names of nodes, from its
 record.
 
-Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what
-they hold, and an input by its source. Knows nothing of a second graph, and reads no file.
+Renumbering changes names, so nodes refer to each other by position, tensors and subgraphs are identified by their
+contents, and an input by its source. Knows nothing of the second graph, and reads no file.
 
 >>> facts = NodeColumns(record)
 >>> facts.targets[7], facts.skeletons[7], facts.inputs[7]
@@ -23,7 +23,7 @@ from ..schema import GraphBody, GraphRecord, SymValue, TensorValue, Value
 from ..walk import string, user_frame
 
 Key = tuple[Any, ...]
-"""What is known of a value, its kind first: ("tensor", dtype, shape, strides, device, ...), ("sym", kind, expression),
+"""The facts about a value, its kind first: ("tensor", dtype, shape, strides, device, ...), ("sym", kind, expression),
 ("list", keys...), ("tuple", keys...), ("other", bytes); empty where nothing is known."""
 
 _NODE = re.compile(rb'\{"node":"(\w+)"\}')
@@ -38,10 +38,10 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 class NodeColumns:
     """One graph as columns of equal length, in the order of its nodes.
 
-    `inputs` are positions in the order of the arguments, repeated as there; `users` (position, slot); `skeletons` the
-    arguments as JSON with `@` for each node; `values` what is known of the result; `identities` tell inputs apart,
-    `kinds` are what never becomes another. `rename` maps symbols and devices to what they are called in the other
-    graph; without `grads`, it plays no part which values require a gradient.
+    `inputs`: positions in argument order, with repetitions; `users`: (position, slot); `skeletons`: the arguments as
+    JSON with `@` for each node; `values`: the key of the result; `identities` tell inputs apart; nodes of different
+    `kinds` never match. `rename` maps symbols and devices to their names in the other graph; without `grads`,
+    requires_grad is ignored.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class NodeColumns:
         self.identities.append(self._sources.get(node.name, "") if node.op == "placeholder" else "")
 
     def _by_content(self, skeleton: bytes) -> bytes:
-        """The skeleton by content: positions in the string table, names of tensors and of symbols mean nothing in
-        another graph."""
+        """The skeleton by content, since indices of strings and names of tensors and symbols mean nothing in another
+        graph."""
         strings, attrs = self.record.strings, self.body.attrs
         if b'{"string":' in skeleton:
             skeleton = _STRING.sub(lambda match: _ENCODER.encode(string(strings, int(match[1]))), skeleton)
@@ -106,7 +106,7 @@ class NodeColumns:
         return skeleton
 
     def device(self, device: str) -> str:
-        """A device as the other graph calls it."""
+        """The name of a device in the other graph."""
         return self.rename.get(device, device)
 
     def _target(self, node: schema.NodeRecord) -> str:
@@ -130,11 +130,11 @@ class NodeColumns:
         return "" if stored is None else f"tensor {self.value(stored.value)} {storage}"
 
     def dim(self, dim: Any) -> Any:
-        """A size, or an expression with its symbols renamed."""
+        """A size; in an expression symbols are renamed."""
         return renamed(dim, self.rename) if isinstance(dim, str) else dim
 
     def number(self, name: Any) -> Any:
-        """The number or expression that a node stands for, where that is known."""
+        """The number or expression that a node stands for; None where it is unknown."""
         index = self.position.get(name, -1) if isinstance(name, str) else -1
         value = self.nodes[index].value if index >= 0 else None
         if isinstance(value, SymValue):
@@ -142,8 +142,8 @@ class NodeColumns:
         return value.value if isinstance(value, schema.ConstValue) and isinstance(value.value, int) else None
 
     def value(self, value: Value | None) -> Key:
-        """The parts of a value that are compared, without its alias group and the hint of a symbol, which are numbers
-        of one compile."""
+        """The compared parts of a value, without its alias group and the hints of symbols, which are specific to one
+        compile."""
         if isinstance(value, TensorValue):
             shape, stride = tuple(value.shape), tuple(value.stride)
             if self.rename:
@@ -159,8 +159,8 @@ class NodeColumns:
         return () if value is None else ("other", _ENCODER.encode(value))
 
     def line(self, index: int) -> tuple[str, str]:
-        """The user's line of a node as ("model.py:12", its code); of an input without one, that of the first node to
-        use it."""
+        """The user's line of a node as ("model.py:12", its code); for an input without a line, that of its first
+        user."""
         frame = self._frame(self.nodes[index].stack)
         if not frame[0] and self.nodes[index].op in ("placeholder", "get_attr") and self.users[index]:
             return self._frame(self.nodes[self.users[index][0][0]].stack)
@@ -172,11 +172,11 @@ class NodeColumns:
         return self._frames[stack]
 
     def code(self, index: int) -> str:
-        """The text of the user's line of that very node."""
+        """The code of the user's line of the node itself."""
         return self._frame(self.nodes[index].stack)[1]
 
     def module(self, index: int) -> str:
-        """The path of modules that the node was traced in."""
+        """The recorded module stack of the node."""
         return string(self.record.strings, self.nodes[index].module)
 
 
@@ -197,8 +197,8 @@ def digest(facts: NodeColumns) -> str:
 
 
 def device_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
-    """How the one GPU of `b` is called in `a`, where each graph lies on one of the same kind and only its number
-    differs."""
+    """Renames the only GPU of `b` to that of `a`, where each graph is on one device of the same type and only its
+    number differs."""
     devices_a, two = ({value.device for value in _tensors(record) if ":" in value.device} for record in (a, b))
     if len(devices_a) == len(two) == 1 and devices_a != two:
         (old,), (new,) = devices_a, two
@@ -218,7 +218,7 @@ def _tensors(record: GraphRecord) -> Iterator[TensorValue]:
 
 
 def symbol_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
-    """How symbols of `b` are called in `a`, where they stand for the same size of the same input under another name."""
+    """Symbols of `b` -> symbols of `a` for the same size of the same input; empty where no name differs."""
     known = {symbol.source: symbol.name for symbol in a.symbols if symbol.source}
     names = {symbol.name: known[symbol.source] for symbol in b.symbols if symbol.source in known}
     return names if any(old != new for old, new in names.items()) else {}

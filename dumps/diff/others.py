@@ -1,5 +1,5 @@
-"""What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other
-runs.
+"""Graphs that a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph
+of other runs.
 
 Reads journals only. Opens no graph.
 
@@ -26,8 +26,8 @@ _PARTNERS = {"forward": "backward", "backward": "forward"}
 _MOST_RUNS = 40
 
 
-class Other(msgspec.Struct):
-    """A graph to compare with: its name for commands, and in words what it is to this one."""
+class ComparableGraph(msgspec.Struct):
+    """A graph to compare with: its name for commands, and its relation to this graph in words."""
 
     graph: str
     kind: Kind
@@ -36,13 +36,13 @@ class Other(msgspec.Struct):
     status: str = ""
 
 
-def others(graph: SavedGraph, run_name: str) -> list[Other]:
-    """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs
-    beside it that cannot be read are left out."""
+def others(graph: SavedGraph, run_name: str) -> list[ComparableGraph]:
+    """The candidates, the likeliest first; none for a case folder. `run_name` is the user's name for the run.
+    Neighbouring runs that cannot be read are left out."""
     if graph.run is None:
         return []
     candidates = [
-        Other(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
+        ComparableGraph(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
         for row in graph.run.rows
         if row.saved and (relation := _relation(graph, row)) is not None
     ]
@@ -51,7 +51,7 @@ def others(graph: SavedGraph, run_name: str) -> list[Other]:
 
 
 def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
-    """How a graph of the same run relates to this one."""
+    """The relation of a graph of the same run to this graph; None where they have none."""
     compiled, _, stage = row.local.partition("/")
     mine, _, my_stage = graph.local_id.partition("/")
     if row.process != graph.process:
@@ -67,8 +67,8 @@ def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
     return None
 
 
-def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
-    candidates: list[Other] = []
+def _other_runs(graph: SavedGraph, run: Path) -> list[ComparableGraph]:
+    candidates: list[ComparableGraph] = []
     try:
         beside = [path for path in runs(run.parent) if path.name != run.name][:_MOST_RUNS]
     except GraphdbgError:
@@ -81,12 +81,12 @@ def _other_runs(graph: SavedGraph, run: Path) -> list[Other]:
         row = next((row for row in rows if row.saved and row.local == graph.local_id), None)
         if row is not None:
             candidates.append(
-                Other(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status)
+                ComparableGraph(f"{path}/{row.id}", "other run", "the same graph of another run", row.nodes, row.status)
             )
     return candidates
 
 
 def by_seq_nr(stage_a: str, stage_b: str) -> bool:
-    """Whether two stages are forward and backward of each other, and so are joined by seq_nr."""
+    """Whether two stages are a forward and its backward, to be joined by seq_nr."""
     sides = {next((name for name in _PARTNERS if stage.endswith(name)), stage) for stage in (stage_a, stage_b)}
     return sides == {"forward", "backward"}

@@ -1,5 +1,5 @@
-"""Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have
-shifted; and the comparison of two saved graphs, with what their journals say of them.
+"""Pairs the graphs of two runs or parts of runs: by process and id, by lines of code where ids have shifted; and
+compares two saved graphs, with the journals' entries on them.
 
 Finding pairs reads tables only where ids differ, and opens no graph.
 
@@ -21,11 +21,11 @@ from ..errors import CommandLineError, GraphdbgError, NoPartnerError, NoSuchGrap
 from ..index import ListedGraph, is_run
 from ..store import Run, SavedGraph, open_run, resolve
 from .compare import GraphDiff, compare
-from .view import GraphView, graph_view
+from .view import GraphPairView, graph_view
 
 
 class GraphGroup(msgspec.Struct):
-    """Graphs of a run that belong together, in order of capture."""
+    """A run, or a part of one: its graphs in order of capture."""
 
     text: str
     run: Run
@@ -59,7 +59,7 @@ def side(text: str) -> SavedGraph | GraphGroup:
 
 
 def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
-    """A process or a whole compile of a run; None where one graph, or nothing, is meant."""
+    """A run, or one of its processes or compiles; None where the text names one graph, or nothing."""
     if rest == ".":
         return GraphGroup(text, run, run.rows, "run")
     process, colon, local = rest.rpartition(":")
@@ -90,7 +90,8 @@ def _one_process(rows: list[ListedGraph], text: str) -> list[ListedGraph]:
 
 
 _ALIKE, _ALIKE_AND_NAMESAKE = 0.5, 0.25
-"""Compiles whose user lines are alike to this share are those of one function; less is asked of those of one name."""
+"""Two compiles with at least this share of common user lines are of the same function; a smaller share is enough for
+two with the same id."""
 
 
 class Pair(msgspec.Struct):
@@ -101,8 +102,8 @@ class Pair(msgspec.Struct):
 
 
 def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
-    """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for
-    sides that cannot be compared (a graph with a part that has no graph of its id)."""
+    """The graphs of two sides that belong together, in the order of A, then those that only B has. Raises UsageError
+    for sides that cannot be compared (a graph, and a part without a graph of its id)."""
     if isinstance(a, SavedGraph):
         return [Pair(a, b if isinstance(b, SavedGraph) else _counterpart(a, b))]
     if isinstance(b, SavedGraph):
@@ -114,7 +115,7 @@ def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
 
 
 def ranks(part: GraphGroup) -> list[tuple[GraphGroup, GraphGroup]]:
-    """The first process of a run with each of its others; raises UsageError for a run of one process."""
+    """Pairs the first process of a run with each other process; raises UsageError for a run of one process."""
     parts = [
         GraphGroup(f"{part.text}/{_label(rows[0])}", part.run, rows, "process") for rows in part.processes().values()
     ]
@@ -141,12 +142,13 @@ def _counterpart(graph: SavedGraph, part: GraphGroup) -> SavedGraph:
 
 
 def _inside(part: GraphGroup, local: str) -> str:
-    """The name of a graph inside a part: its stage alone in one compile."""
+    """The name of a graph inside a part; in a compile, its stage alone."""
     return local.partition("/")[2] if part.kind == "compile" else local
 
 
 def _processes(a: GraphGroup, b: GraphGroup) -> list[tuple[list[ListedGraph], list[ListedGraph]]]:
-    """The processes of one rank in order of start; those without a rank, or of other ranks alone, by order."""
+    """Pairs processes of the same rank, those without a rank in order of start, and two single processes in any case;
+    the others stay alone."""
     processes_a, two = list(a.processes().values()), list(b.processes().values())
     if len(processes_a) == len(two) == 1:
         return [(processes_a[0], two[0])]
@@ -171,7 +173,7 @@ def _graphs(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: lis
 
 
 def _compiles(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: list[ListedGraph]) -> dict[str, str]:
-    """How each compile of A is called in B. Where the names are the same on both sides, they are trusted."""
+    """The compiles of A -> those of B. Ids are trusted where both sides have the same ones."""
     compiles_a, two = _by_compile(rows_a), _by_compile(rows_b)
     if compiles_a.keys() == two.keys():
         return {name: name for name in compiles_a}
@@ -214,22 +216,22 @@ def _likeness(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def diff(a: SavedGraph, b: SavedGraph) -> GraphDiff:
-    """Aligns two saved graphs and says where they depart; raises UnreadableError when one of them is damaged."""
+    """Compares two saved graphs; raises UnreadableError when one of them is damaged."""
     return compare(a.record, b.record)
 
 
-def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphView:
-    """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With
-    `rank`, it is called by the id of B with its rank."""
+def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphPairView:
+    """The comparison of a pair as data. A damaged graph raises when `strict`, else gives the verdict "unreadable". With
+    `rank`, the pair is named by the id of B, with its rank."""
     a, b = (None if graph is None else graph.name for graph in (pair.a, pair.b))
-    view = GraphView(a, b, "only_a" if pair.b is None else "only_b")
+    view = GraphPairView(a, b, "only_a" if pair.b is None else "only_b")
     if pair.a is not None and pair.b is not None:
         try:
             view = graph_view(diff(pair.a, pair.b), a or "", b or "", everything=everything)
         except GraphdbgError as error:
             if strict:
                 raise
-            view = GraphView(a, b, "unreadable", notes=[str(error)])
+            view = GraphPairView(a, b, "unreadable", notes=[str(error)])
     graphs = [graph for graph in (pair.a, pair.b) if graph is not None]
     view.stage_a, view.stage_b = (graph.stage if graph else None for graph in (pair.a, pair.b))
     view.error_a, view.error_b = (graph.error if graph else None for graph in (pair.a, pair.b))
@@ -238,8 +240,8 @@ def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, ran
 
 
 def _common(ids: list[str]) -> str:
-    """The one id of both graphs; of two compiles both names and the stage; empty for graphs that have nothing in
-    common."""
+    """A common name for the graphs of both sides: their id; for two compiles both names and the stage; empty if they
+    have nothing in common."""
     compiles, stages = [[local.partition("/")[part] for local in dict.fromkeys(ids)] for part in (0, 2)]
     if len(compiles) < 2:
         return "/".join([*compiles, *stages])

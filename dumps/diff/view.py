@@ -1,7 +1,7 @@
 """A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
 nothing.
 
-Also: A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
+Also: the comparison as plain data, which `--json` prints and the text is written from.
 
 >>> from graphdbg.dumps.diff.view import graph_view
 >>> print(details(graph_view(diff(saved, run.graph("0_1/forward")), "0_0/forward", "0_1/forward")))
@@ -31,7 +31,7 @@ _MAX_NAMES = 40
 
 
 class NodeView(msgspec.Struct):
-    """One node of one of the graphs; `line` and `code` are the user's. `call` is the node as Python would write it."""
+    """One node of one of the graphs; `line` and `code` are the user's. `call` is the node in Python's notation."""
 
     name: str
     index: int
@@ -49,11 +49,11 @@ class NodeView(msgspec.Struct):
 
 
 class DepartureView(msgspec.Struct):
-    """One departure. `a` and `b` are its first nodes; of a graph that has none of it, `near_a` or `near_b` goes on
-    without.
+    """One departure. `a` and `b` are its first nodes; where a graph has none, `near_a` or `near_b` is the nearest node
+    that it does have.
 
-    `follows` is the name of the node that the origin departs with; `followers` counts the nodes that follow from this
-    one; `times` is how many departures are like this one (same targets, same change), of which this is the first.
+    `follows`: the first node of the departure that caused this one; `followers`: the number of nodes that follow from
+    this one; `times`: the number of departures with the same targets and change, of which this is the first.
     """
 
     kind: str
@@ -71,10 +71,10 @@ class DepartureView(msgspec.Struct):
     times: int = 1
 
 
-class GraphView(msgspec.Struct):
-    """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them
-    (`sorts`), up to a dozen, or every departure when that was asked for. `id` is what both are called in their runs,
-    where that is the same.
+class GraphPairView(msgspec.Struct):
+    """One pair of graphs. `own`: the number of departures that follow from no other; `departures`: the first of each
+    sort of them (`sorts`), up to a dozen, or every departure if requested. `id`: the name of both graphs in their runs,
+    if equal.
     """
 
     a: str | None
@@ -101,8 +101,8 @@ class GraphView(msgspec.Struct):
     error_b: str | None = None
 
 
-def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphView:
-    """The comparison as data; with `everything`, each departure and not just the first that follow from nothing."""
+def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = False) -> GraphPairView:
+    """The comparison as data; with `everything` all departures, not just the first ones that follow from no other."""
     own = [departure for departure in comparison.departures if departure.follows is None]
     sorts: dict[Hashable, list[Departure]] = {}
     for departure in sorted(own, key=comparison.keeps_numbers):
@@ -118,7 +118,7 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
     ]
     first = next((k for k, departure in enumerate(listed) if departure is comparison.first), None)
     counts: dict[str, Any] = comparison.counts
-    return GraphView(
+    return GraphPairView(
         a,
         b,
         comparison.verdict,
@@ -137,7 +137,7 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
 
 
 def _sort(comparison: GraphDiff, departure: Departure) -> Hashable:
-    """The sort of a departure: the same targets and the same changes are one sort."""
+    """A key that is equal for departures with the same targets and the same changes."""
     changed = tuple((change.aspect, change.place, change.a, change.b) for change in departure.changes)
     return departure.kind, comparison.targets(departure), changed
 
@@ -163,7 +163,7 @@ def _departure(comparison: GraphDiff, departure: Departure, followers: int, time
 
 
 def _near(facts: NodeColumns, other: NodeColumns, partners: list[int], places: list[int]) -> NodeView | None:
-    """The node of the other graph that shows a lonely one's absence: the partner of a user of it, else of an input."""
+    """The node of the other graph next to the missing one: the partner of a user, else of an input."""
     for place in reversed(places):
         for user, _ in facts.users[place]:
             if partners[user] >= 0 and facts.nodes[user].op != "output":
@@ -220,7 +220,7 @@ _WORDS = {"placeholder": "an input", "get_attr": "a constant", "output": "the ou
 _MAX_ALSO = 12
 
 
-def details(view: GraphView, *, terminal: bool = False, everything: bool = False) -> str:
+def details(view: GraphPairView, *, terminal: bool = False, everything: bool = False) -> str:
     """The full text on one pair of graphs."""
     lines = [
         f"{side}  {name}  {stage}" + ("" if count is None else f", {counted(count, 'node')}")
@@ -252,7 +252,7 @@ def details(view: GraphView, *, terminal: bool = False, everything: bool = False
     return "\n".join(lines)
 
 
-def verdict_text(view: GraphView) -> str:
+def verdict_text(view: GraphPairView) -> str:
     """The comparison in one sentence."""
     remarks = [f"{view.moved} moved"] * bool(view.moved) + [f"{view.renamed} with another name"] * bool(view.renamed)
     remark = f" ({' and '.join(remarks)}: no difference)" if remarks else ""
@@ -291,7 +291,7 @@ _STYLES = {"first departure": "bold", "  A": "red", "  B": "green", "  -> ": "bo
 
 
 def _styled(lines: list[str]) -> list[str]:
-    """The lines with colours for a terminal, which are switched off as everywhere (NO_COLOR)."""
+    """The lines with colours for a terminal, unless NO_COLOR is set."""
     from rich.text import Text
 
     style, shown = "", list[str]()
@@ -374,7 +374,7 @@ def _targets(node: NodeView | None, count: int) -> str:
     return target + (f" and {count - 1} more" if count > 1 else "")
 
 
-def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: bool = False) -> str:
+def overview(views: Sequence[GraphPairView], *, terminal: bool = False, everything: bool = False) -> str:
     """The pairs of two runs or processes: those that differ, or with `everything` all of them."""
     named = all(view.id for view in views)
     both = [Column("A", style="bold"), Column("B", style="bold", expendable=1)]
@@ -390,7 +390,7 @@ def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: 
     return "\n".join([*table, summary(views)])
 
 
-def _row(view: GraphView, named: bool) -> list[str]:
+def _row(view: GraphPairView, named: bool) -> list[str]:
     both = view.nodes_a is not None and view.nodes_b is not None
     counts = [str(count) if both else "" for count in (view.changed, view.only_a, view.only_b)]
     nodes = f"{'-' if view.nodes_a is None else view.nodes_a} / {'-' if view.nodes_b is None else view.nodes_b}"
@@ -398,7 +398,7 @@ def _row(view: GraphView, named: bool) -> list[str]:
     return [*names, nodes, view.verdict.replace("_", " "), *counts, _headline(view)]
 
 
-def _headline(view: GraphView) -> str:
+def _headline(view: GraphPairView) -> str:
     if view.error_a != view.error_b:
         sides = (("A", view.error_a), ("B", view.error_b))
         failures = [f"{side} failed: {one_line(error, 70)}" for side, error in sides if error]
@@ -413,8 +413,8 @@ def _headline(view: GraphView) -> str:
     return f"{name}: {_what(first)}" + (f" ({line})" if line else "")
 
 
-def summary(views: Sequence[GraphView]) -> str:
-    """How many pairs have each verdict."""
+def summary(views: Sequence[GraphPairView]) -> str:
+    """A sentence with the number of pairs for each verdict."""
     words = {
         "same": "the same",
         "differs": "differ",

@@ -1,9 +1,9 @@
-"""Makes the file: what a run knows of people and machines is gathered first, then each part is read, redacted and
-written.
+"""Writes the packed file: first gathers the names that a run holds of people and machines, then reads, redacts and
+writes each part.
 
-The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and
-vanishes. What cannot be read is named and left out. It does not change the run, and does not wait for a process that
-still records into it.
+The run's own writer writes the redacted run into a temporary folder, which is zipped and then deleted. Parts that
+cannot be read are listed and left out. It does not change the run, and does not wait for a process that still records
+into it.
 
 >>> packed = pack(Path("myrun"), Path("myrun.graphdbg.zip"))
 >>> packed.leaks
@@ -61,7 +61,7 @@ class Leak(msgspec.Struct, frozen=True, order=True):
 
 
 def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
-    """What is left in the file, each kind once per member; names of members are searched too."""
+    """The leaks in the file, each kind once per member; names of members are searched too."""
     looked_for = [(what, word.encode(), re.compile(text.encode())) for what, word, text in _patterns(machine)]
     secrets = [("credential", b"", re.compile(rule.pattern.pattern.encode())) for rule in RULES]
     secrets += [("credential", value.encode(), re.compile(re.escape(value.encode()))) for value in known.values]
@@ -80,7 +80,8 @@ def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
-    """Name and layers of all that is in an archive; a page is one member, without the escapes of HTML and of JSON."""
+    """Yields the name and the layers of each member of an archive; a page is one member, without escapes of HTML and
+    JSON."""
     if not zipfile.is_zipfile(path):
         text = path.read_text(encoding="utf-8")
         words = (json.loads(word) for document in _JSON.findall(text) for word in _STRING.findall(document))
@@ -93,13 +94,13 @@ def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def not_searched(machine: Machine) -> list[str]:
-    """User and host names that are ordinary words, and were taken out of paths and fields of their own only."""
+    """User and host names that are ordinary words, and were therefore removed only from paths and their own fields."""
     names = {name for name in machine.users | machine.hosts if name}
     return sorted(names - set(machine.distinct(names)))
 
 
 def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
-    """What is searched for: its kind, a text without which it cannot occur, and its expression."""
+    """Yields what is searched for: its kind, a text without which it cannot occur, and its regular expression."""
     homes = {home.strip("/") for home in machine.homes}
     for path in machine.literals():
         what = "home folder" if path.strip("/") in homes else "folder of the run or of its sources"
@@ -110,7 +111,7 @@ def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
 
 
 def _layers(name: str, data: bytes) -> Iterator[bytes]:
-    """The bytes as they lie there, without their compression, and for packed records as text."""
+    """Yields the bytes as stored, without compression, and packed records as text."""
     yield data
     if data[:2] == b"\x1f\x8b":
         try:
@@ -129,11 +130,11 @@ _FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')
 _CACHE_USER = re.compile(r"/torchinductor_([A-Za-z0-9][\w.-]*)/")
 _SCRIPTS = (".py", ".ipynb")
 _NOT_OF_PAGES = ("lines of journals", "files of generated code")
-"""Rows of what an archive holds and a page shows in another way."""
+"""Rows on parts of an archive that a page shows in another form."""
 
 
 def secrets_of(run: Run | None) -> Secrets:
-    """The secrets of a run: from its command lines, its variables and those of this process."""
+    """The secrets of a run: from its command lines, its variables, and the variables of this process."""
     if run is None:
         return Secrets(os.environ)
     secrets = Secrets(os.environ, run.record.environment)
@@ -143,7 +144,7 @@ def secrets_of(run: Run | None) -> Secrets:
 
 
 def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
-    """Redacts the texts of one graph, with its source: for a report of it."""
+    """Returns a redactor for the texts of one graph, which keeps source: for a report."""
     record = saved.record
     machine, places = _machine_and_places([*record.strings, *_leaves([record.compile_kwargs, record.config])])
     if saved.run is not None:
@@ -152,7 +153,7 @@ def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
 
 
 def gather(run: Run) -> tuple[Machine, Places]:
-    """The names that the run holds of its machine, and the places of its source files."""
+    """Gathers the names that the run holds of its machine, and names for its source files."""
     machine, places = _machine_and_places(_texts(run))
     machine.hosts.update(process.record.host for process in run.processes if process.record.host)
     for path in (run.path.absolute(), run.path.resolve()):
@@ -176,7 +177,7 @@ def _machine_and_places(texts: Iterable[str]) -> tuple[Machine, Places]:
 
 
 def _texts(run: Run) -> Iterator[str]:
-    """All texts that may name a file or a home; those that name the main program come first."""
+    """Yields all texts that may name a file or a home folder; those that name the main program come first."""
     for process in run.processes:
         yield from process.record.argv
     yield from run.record.command
@@ -227,8 +228,8 @@ graphdbg replay {file}/ID      what is not in it of the inputs is synthesised fr
 
 
 class Packed(msgspec.Struct):
-    """What was made. `rows` are (what, kept, changed, left out); `unreadable` has a sentence for each part that was
-    left out."""
+    """The result of a packing. `rows` are (what, kept, changed, left out); `unreadable` has a sentence for each part
+    that was left out."""
 
     file: Path
     graphs: int
@@ -237,9 +238,9 @@ class Packed(msgspec.Struct):
     leaks: list[Leak]
     not_searched: list[str]
     random: list[str]
-    """Words in command lines and errors that look as if made at random, each with its place."""
+    """Words in command lines and errors that look randomly generated, with the place of each."""
     own: list[str] = []
-    """Operators and passes of the program, without whose source its graphs cannot run elsewhere."""
+    """Operators and passes of the program whose source was left out, so that graphs with them cannot run elsewhere."""
 
     @property
     def is_page(self) -> bool:
@@ -280,14 +281,14 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
-    """The rows as text."""
+    """The rows as a text table."""
     columns = [Column("what"), *(Column(title, right=True) for title in ("kept", "changed", "left out"))]
     cells = [[what, *(str(count) if count else "-" for count in counts)] for what, *counts in rows]
     return render(columns, cells, terminal=terminal)
 
 
 class _Headless(Run):
-    """A run whose run.json cannot be read: its processes and graphs can."""
+    """A run without a readable run.json; its processes and graphs can be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -303,7 +304,7 @@ def _opened(path: Path, unreadable: list[str]) -> Run:
 
 
 class _Work:
-    """One packing: the run that is read, the run that is written, and counts of what went where."""
+    """One packing: the run to read, the run to write, and counts of what was kept, changed and left out."""
 
     def __init__(self, run: Run, texts: Texts, out: Path, unreadable: list[str], *, tensors: bool) -> None:
         self.run = run
@@ -329,7 +330,7 @@ class _Work:
         self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
 
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
-        """The page of the redacted copy. Findings on graphs lie in the cache folder, under the original run: they are
+        """The page of the redacted copy. Verdicts on graphs are in the cache folder, under the original run, and are
         redacted here."""
         verdicts_of, remark = last_verdicts(self.run), self.texts.remark
         verdicts = {name: (code, word, remark(said)) for name, (code, word, said) in verdicts_of.items()}
@@ -359,7 +360,7 @@ class _Work:
             write_file(writer.path / EXIT_FILE, encode(process.exit))
 
     def _look(self, where: str, texts: Iterable[str]) -> None:
-        """Notes what looks random in texts that are packed."""
+        """Notes words that look randomly generated in packed texts."""
         for word in (word for text in texts for word in random_looking(text)):
             self.random.setdefault(word, where)
 
@@ -377,7 +378,7 @@ class _Work:
         self._code(writer, saved, row)
 
     def _sources(self, writer: ProcessWriter, process: Process) -> None:
-        """Copies of the user's files: left out unless wanted, like the lines of stacks."""
+        """Packs the copies of the user's files: left out unless wanted, like the lines of stacks."""
         sources = Sources(process.path)
         for file in sources.records:
             text = None
@@ -410,7 +411,7 @@ class _Work:
             writer.save_code(row.local, files)
 
     def _keep(self, saved: SavedGraph) -> records.Keep:
-        """Decides on the bytes of one storage, and counts each storage once."""
+        """A function that decides whether the bytes of a storage are packed, and counts each storage once."""
 
         def keep(name: str) -> bool:
             if name not in self.storages:
@@ -421,7 +422,7 @@ class _Work:
         return keep
 
     def _read(self, what: str, read: Callable[[], T]) -> T | None:
-        """What `read` returns; None, with a sentence in `unreadable`, when it cannot be read."""
+        """The result of `read`; None, with a sentence in `unreadable`, when it cannot be read."""
         try:
             return read()
         except (GraphdbgError, OSError) as error:

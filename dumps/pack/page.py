@@ -4,8 +4,9 @@ script.
 Also: the graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a
 megabyte.
 
-Everything on it comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
-alone. What would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
+Everything on the page comes from the copy that `making` redacted, or through its `Texts`. HTML is only written by
+`dumps.markup`. Parts that would make it larger than `MOST_BYTES` are cut, and the page names the command that shows
+them in full.
 
 >>> text, rows = page(run, "myrun", verdicts={})
 >>> text[:15], rows[0][0]
@@ -50,7 +51,7 @@ COLUMNS = ("name", "op", "value", "module", "where", "kernel", "code")
 
 
 class PageGraph(NamedTuple):
-    """One graph: the texts of its first nodes by column, what each of them uses, its generated code."""
+    """One graph: the texts of its first nodes by column, the inputs of each node, its generated code."""
 
     id: str
     total: int
@@ -60,8 +61,8 @@ class PageGraph(NamedTuple):
 
 
 class PageCut(NamedTuple):
-    """`document` is what the page's script reads; `nodes` and `lines` (of generated code): how many are in it, and are
-    not."""
+    """`document` is the data for the page's script; `nodes` and `lines` (of generated code): how many are in it, and
+    how many are not."""
 
     document: dict[str, Any]
     nodes: tuple[int, int]
@@ -69,7 +70,7 @@ class PageCut(NamedTuple):
 
 
 def read(run: Run, most_nodes: int) -> list[PageGraph]:
-    """The graphs of a run that can be read; whoever redacted it has named the others."""
+    """The graphs of a run that can be read; `making` has already listed the others."""
     page_graphs: list[PageGraph] = []
     for saved in run.graphs():
         with contextlib.suppress(GraphdbgError):
@@ -95,7 +96,7 @@ def _texts(view: GraphView, index: int) -> tuple[str, ...]:
 
 
 def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut:
-    """The document with at most so many nodes and letters of code of each graph."""
+    """Builds the document, with at most so many nodes, and letters of code, of each graph."""
     texts: Intern[str] = Intern({"": 0})
     documents: list[dict[str, Any]] = []
     nodes = total = lines = left = 0
@@ -123,17 +124,17 @@ def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut
 MOST_BYTES = 2_900_000
 SUFFIXES = (".html", ".htm")
 _FILES = ("look.css", "page.css", "page.js")
-"""The first is that of the displays of a notebook too."""
+"""The first file is also used by notebook displays."""
 _WIDTH = 110
 _MOST_TIMES_HALVED = 12
 _NODES, _CODE, _COMPILES, _SOURCE, _ERROR, _ROWS = 6000, 300_000, 2000, 600_000, 20_000, 200
-"""Limits: of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other
-tables; halved until all fits."""
+"""Limits: nodes of a graph, letters of its code, compiles of the run, letters of all sources and of one error, rows of
+other tables; all are halved until the page fits."""
 
 _MARKS = {0: ("✓", "ok"), 1: ("✗", "bad"), 4: ("?", "doubt")}
-"""What a verdict's exit code is shown as."""
+"""Exit code of a verdict -> its sign and CSS class."""
 _PHASES = {"dynamo": "Dynamo", "aot": "AOTAutograd", "inductor": "backend, forward", "backward": "backend, backward"}
-"""By the name of the field of CompileTime; the backend may be another than Inductor."""
+"""Field of CompileTime -> its name on the page; the backend may be another than Inductor."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'"
 _HEAD = (
     '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" '
@@ -144,7 +145,7 @@ _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", 
 
 
 class CompileLine(NamedTuple):
-    """One compile; `item` where Dynamo recorded it; `began`: in seconds since 1970, 0 where it is not known."""
+    """One compile; `item`: Dynamo's record of it, if any; `began`: in seconds since 1970, 0 if unknown."""
 
     id: str
     process: ProcessWhy
@@ -157,8 +158,8 @@ class CompileLine(NamedTuple):
 
 
 def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[tuple[str, int, int, int]]]:
-    """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`:
-    what commands call the run."""
+    """Returns the HTML, and rows as in `Packed` on what is in it and what was cut. `run`: the redacted copy; `name`:
+    the run's name in commands."""
     processes, graphs = why.of_run(run).processes, read(run, _NODES)
     entries = list(_entries(run, processes, {entry.id: entry for entry in times.of_run(run)}))
     written = "", list[tuple[str, int, int, int]]()
@@ -170,7 +171,7 @@ def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[t
 
 
 def _entries(run: Run, processes: Iterable[ProcessWhy], known: Mapping[str, CompileTime]) -> Iterator[CompileLine]:
-    """The compiles in the order in which they began, process by process; then the graphs that came without Dynamo."""
+    """Yields the compiles in order of their beginning, process by process; then the graphs that came without Dynamo."""
     rows = {row.id: row for row in run.rows}
     for process in processes:
         writer = ProcessText(process, _WIDTH)
@@ -192,7 +193,7 @@ def _entries(run: Run, processes: Iterable[ProcessWhy], known: Mapping[str, Comp
 
 
 class _Writing:
-    """One page, its limits a `part` of the usual ones."""
+    """Writes one page, with `part` of the usual limits."""
 
     def __init__(
         self,
@@ -316,7 +317,7 @@ class _Writing:
         return tag("details", row, *parts, id=f"c-{compiled.id}", open=kind == "bad")
 
     def _state(self, compiled: CompileLine) -> tuple[str, str, str]:
-        """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst
+        """Glyph, class and word for a compile: its failure in the run, else the worst known verdict, else the worst
         status."""
         if not compiled.graphs.rows:
             item = compiled.item or Compile("")
@@ -449,7 +450,7 @@ class _Writing:
 
 
 def _drawn(compiled: CompileLine) -> list[Span]:
-    """The spans of a compile, inner ones last so that they are drawn on top; its beginning where there are none."""
+    """The spans of a compile, inner ones last so that they are drawn on top; without spans, its beginning."""
     order = list(_PHASES)
     spans = compiled.time.spans if compiled.time else [("", compiled.began, compiled.began)] if compiled.began else []
     return sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0)
@@ -460,7 +461,7 @@ def _by_phase(times: Sequence[CompileTime]) -> dict[str, float]:
 
 
 def _guards(compiled: CompileLine) -> Markup:
-    """The guards that failed, and those that its sizes were assumed to fulfil: each with a link to itself."""
+    """The failed guards, and the guards assumed for its sizes, each with a link to itself."""
     if compiled.item is None or not (compiled.item.guards or compiled.item.conditions):
         return Markup()
     guards = [("failed", _guard(guard)) for guard in compiled.item.guards]
@@ -483,7 +484,7 @@ def _line(place: ProgramLine | Function | Skipped | None) -> str:
 
 
 def _sizes(compiled: CompileLine | None) -> str:
-    """What is expected to be equal of a compile on all ranks."""
+    """What should be equal for a compile on all ranks: the number of nodes by stage."""
     rows = compiled.graphs.rows if compiled else []
     nodes = [f"{row.stage} {row.nodes}" for row in rows if row.stage in ("dynamo", "forward", "backward", "inference")]
     return ", ".join(nodes) or ("no graph" if compiled else "")

@@ -1,11 +1,10 @@
-"""The records of a run without what reveals a person or a machine: which of their fields are free text is known here
-alone.
+"""Redacts the records of a run: the only place that knows which of their fields are free text.
 
-Also: takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what
-it took.
+Also: takes paths, users, hosts, credentials and the user's source lines out of the texts of one run, and counts what it
+took out.
 
-Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records, which are the store's
-own, are not changed.
+Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records belong to the store,
+and are not changed.
 
 For example: `graph(saved.record, texts, keep=False).strings[0]` gives `'  File "train.py", line 76, in forward\\n'`.
 """
@@ -33,7 +32,7 @@ _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
 _PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
 _CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _REPEATS = 10_000
-"""The length up to which texts are likely to occur again."""
+"""Texts up to this length are cached, as they are likely to occur again."""
 _COMPARED = re.compile(r"(?<=[=!]= )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
@@ -58,7 +57,7 @@ _ORDINARY = COMMON_USERS | {
 
 
 class Machine(msgspec.Struct):
-    """What a run may reveal: home folders, user names, host names, and folders that are not to be named."""
+    """The names that a run may reveal: home folders, user names, host names, and folders that must not be named."""
 
     homes: set[str] = msgspec.field(default_factory=set[str])
     users: set[str] = msgspec.field(default_factory=set[str])
@@ -66,7 +65,7 @@ class Machine(msgspec.Struct):
     folders: set[str] = msgspec.field(default_factory=set[str])
 
     def learn(self, text: str) -> None:
-        """Notes the homes in a text and the users that they belong to."""
+        """Notes the home folders in a text and their users."""
         for home in ANY_HOME.findall(text):
             self.homes.add(home)
             self.users.add(home.rpartition("/")[2])
@@ -77,24 +76,24 @@ class Machine(msgspec.Struct):
         return sorted(distinct_names, key=lambda name: (-len(name), name))
 
     def literals(self) -> list[str]:
-        """Paths that must not appear, longest first, without the slash at the beginning where enough is left."""
+        """Paths that must not appear, longest first, without the leading slash where the rest is long enough."""
         paths = {path.rstrip("/") for path in self.homes | self.folders}
         shown = {path[1:] if path.count("/") > 1 else path for path in paths if len(path) > 2}
         return sorted(shown, key=lambda path: (-len(path), path))
 
 
 def pattern(word: str) -> str:
-    """A regular expression for a name as a word of its own."""
+    """A regular expression that matches a name as a whole word."""
     return _WORD.format(re.escape(word))
 
 
 def path_pattern(path: str) -> str:
-    """A regular expression for a path or its beginning."""
+    """A regular expression that matches a path, or its subpaths."""
     return ("" if path.startswith("/") else r"(?<![A-Za-z0-9_.-])") + re.escape(path) + r"(?![A-Za-z0-9_-])"
 
 
 class Texts:
-    """Redacts the texts of one run; `changed` counts by kind what was replaced. `source` keeps the lines of the user's
+    """Redacts the texts of one run; `changed` counts the replacements by kind. `source` keeps the lines of the user's
     code."""
 
     def __init__(
@@ -106,7 +105,7 @@ class Texts:
         self.source = source
         self.changed: Counter[str] = Counter()
         self.left_out: dict[str, None] = {}
-        """What graphs need to run whose source stays out: operators and passes of the program."""
+        """Operators and passes of the program whose source is left out, although graphs need them to run."""
         self._hosts = {host: f"<host-{number}>" for number, host in enumerate(sorted(machine.hosts), 1)}
         self._literals = [re.compile(path_pattern(path)) for path in machine.literals()]
         self._users = [re.compile(pattern(user)) for user in machine.distinct(machine.users)]
@@ -117,7 +116,7 @@ class Texts:
         self._known: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Any free text, redacted: an error, a stack, a remark, a setting."""
+        """Redacts any free text: an error, a stack, a remark, a setting."""
         redacted = self._known.get(text)
         if redacted is None:
             redacted = self._text(text) if self._mark.search(text) else self.secrets.text(text)
@@ -127,31 +126,32 @@ class Texts:
         return redacted
 
     def remark(self, text: str) -> str:
-        """A line of a journal or a setting: as `text`, and without the texts that a failed guard compares with."""
+        """Redacts a line of a journal or a setting: as `text`, and without the texts that a failed guard compares
+        with."""
         return self.text(text) if self.source else _COMPARED.sub("'<text>'", self.text(text))
 
     def host(self, name: str) -> str:
-        """The stand-in for a host's whole name; empty for an empty one."""
+        """The stand-in for a host name; empty for an empty name."""
         return self._hosts.get(name, "<host>") if name else ""
 
     def file(self, path: str) -> str:
-        """The name of a file."""
+        """The redacted name of a file."""
         return self.places.name(path) if is_absolute(path) else self.text(path)
 
     def frame(self, file: str, code: str) -> tuple[str, str]:
-        """A frame's file and its line of code, which is empty unless it is public or wanted."""
+        """A frame's redacted file, and its line of code, which is empty unless the code is public or wanted."""
         name = self.file(file)
         return name, self.line(name, code)
 
     def line(self, name: str, code: str) -> str:
-        """A line of code of a file of that name."""
+        """A line of code from a file with that redacted name; empty unless public or wanted."""
         if self.source or public(name) or not code.strip():
             return self.text(code)
         self.changed["source lines"] += 1
         return ""
 
     def command(self, words: Iterable[str]) -> list[str]:
-        """A command line: flags stay, paths and credentials go, and so does a program that is given as text."""
+        """Redacts a command line: flags stay; paths, credentials and a program given as text are replaced."""
         shown: list[str] = []
         before = ""
         words = list(words)
@@ -185,8 +185,8 @@ class Texts:
         return self.text(word)
 
     def generated(self, source: str) -> str | None:
-        """Generated code: kernels and calls stay, what a compiler copied into them of the user's program goes. None for
-        a text that holds a kernel of the user's own which cannot be cut out."""
+        """Redacts generated code: kernels and calls stay, copies of the user's program are removed. None for a text
+        with a user's kernel that cannot be cut out."""
         if not self.source:
             source = _USERS_KERNEL.sub(self._without_kernel, source)
             if _TRACES.search(source):
@@ -226,7 +226,7 @@ class Texts:
         return self.places.ending_in(file) or (file if public(file) else file.rpartition("/")[2])
 
     def _frames(self, text: str) -> str:
-        """A stack whose files have their names, without the user's lines and the marks below them."""
+        """A stack with redacted file names, without the user's lines and the marks below them."""
         kept: list[str] = []
         dropping = -1
         for line in text.split("\n"):
@@ -252,7 +252,7 @@ _KERNEL_SOURCE = "triton_source"
 
 
 def run(record: schema.RunRecord, texts: Texts) -> schema.RunRecord:
-    """run.json: no variable that is off the list or holds more than a setting, and the command without its paths."""
+    """Redacts run.json: keeps only listed variables with plain values, and the command without its paths."""
     environment = {name: value for name, value in shareable(record.environment).items() if texts.text(value) == value}
     return replace(
         record,
@@ -265,7 +265,7 @@ def run(record: schema.RunRecord, texts: Texts) -> schema.RunRecord:
 
 
 def process(record: ProcessRecord, texts: Texts, *, gone: bool) -> ProcessRecord:
-    """process.json: the host has a stand-in, the pid stays; `gone` says that the process is known to be dead."""
+    """Redacts process.json: the host gets a stand-in, the pid stays; `gone`: the process is known to be dead."""
     return replace(
         record,
         host=texts.host(record.host),
@@ -277,12 +277,12 @@ def process(record: ProcessRecord, texts: Texts, *, gone: bool) -> ProcessRecord
 
 
 def event(recorded: Event, texts: Texts) -> Event:
-    """A journal line whose fields are redacted; state, graph and time stay."""
+    """A journal line with redacted fields; kind, graph and time stay."""
     return Event(recorded.time, recorded.kind, recorded.graph, cast("dict[str, Any]", tree(recorded.fields, texts)))
 
 
 def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
-    """graph.json; parameters and constants of which nothing is kept have their shapes only."""
+    """Redacts graph.json; parameters and constants whose bytes are not kept have only their shapes."""
     programs = set[int]() if texts.source else set(_programs(record.graph))
     strings = ["" if number in programs else texts.text(text) for number, text in enumerate(record.strings)]
     texts.changed["source lines"] += sum(record.strings[number].count("\n") + 1 for number in programs)
@@ -303,7 +303,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
 
 
 def _kernel(kernel: schema.TritonKernel, texts: Texts) -> schema.TritonKernel:
-    """A kernel of the user's; its source stays only where sources do."""
+    """Redacts a user's kernel; its source stays only where source is kept."""
     path, _, line = kernel.file.rpartition(":")
     kernel = replace(
         kernel,
@@ -318,7 +318,7 @@ def _kernel(kernel: schema.TritonKernel, texts: Texts) -> schema.TritonKernel:
 
 
 def _definition(definition: schema.DefinitionRecord, texts: Texts) -> schema.DefinitionRecord:
-    """A definition cut from the user's program; its source stays only where sources do."""
+    """Redacts a definition cut from the user's program; its source stays only where source is kept."""
     texts.changed["source lines"] += 0 if texts.source else definition.program.count("\n")
     missing = [texts.text(text) for text in definition.missing]
     if definition.program and not texts.source:
@@ -334,18 +334,19 @@ def _definition(definition: schema.DefinitionRecord, texts: Texts) -> schema.Def
 
 
 def _programs(body: GraphBody) -> Iterator[int]:
-    """The strings that hold the source of a user's own kernel."""
+    """The indices of the strings that hold the source of a user's kernel."""
     return (place for node in nodes(body) for place in contents(node.meta.get(_KERNEL_SOURCE), "string"))
 
 
 def inputs(record: schema.InputsRecord, texts: Texts, *, keep: Keep) -> schema.InputsRecord:
-    """inputs.json: shapes, strides, scalars and statistics; values only of tensors that are kept."""
+    """Redacts inputs.json: shapes, strides, scalars and statistics stay, values only of tensors that are kept."""
     items = [_input(item, texts, keep) for item in record.inputs]
     return replace(record, inputs=items, reason=texts.text(record.reason))
 
 
 def tree(value: Any, texts: Texts) -> Any:
-    """Any JSON value with all its texts redacted; a frame [file, line, function, code] as a stack's frame is."""
+    """Any JSON value with all its texts redacted; a list [file, line, function, code] is redacted like a stack's
+    frame."""
     if isinstance(value, str):
         return texts.remark(value)
     if isinstance(value, list):
@@ -440,7 +441,7 @@ def _arguments(mapping: dict[str, Arg], texts: Texts) -> dict[str, Arg]:
 
 
 def _argument(arg: Arg, texts: Texts) -> Arg:
-    """An encoded argument, redacted but for what its tag makes a name."""
+    """Redacts an encoded argument, except for names by their tag."""
     return map_argument(arg, lambda leaf: _leaf(leaf, texts))
 
 

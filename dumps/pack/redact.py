@@ -1,8 +1,8 @@
 """Takes absolute paths, user names and credentials out of every text that leaves the machine.
 
-Reports use it as it is; `pack` takes more away, by the same rules for paths (`pack.places`) and credentials
-(`secrets`). Needs no torch, and looks at nothing but the text given to it. What it cannot judge (your source lines,
-names of your modules and classes) stays in: that is what the privacy warning is for.
+Reports use it as it is; `pack` removes more, by the same rules for paths (`Places`) and credentials (`secrets`). Needs
+no torch, and reads only the text given to it. What it cannot judge (your source lines, names of your modules and
+classes) stays in: that is what the privacy warning is for.
 
 >>> Redactor(here="/home/ann/code").text('File "/home/ann/code/train.py", line 3; /data/ann/model.py')
 'File "train.py", line 3; .../model.py'
@@ -30,7 +30,7 @@ _TORCH = re.compile(
 _STANDARD = re.compile(r".*/lib(?:64)?/python3(?:\.\d+)?t?/(.+)", re.DOTALL)
 _CACHE = re.compile(r".*/(?:torchinductor|\.triton)[^/]*/(?:cache/)?(.+)", re.DOTALL)
 _EVERYWHERE = re.compile(r"/proc/(?:self|meminfo)(?:/\w+)*|/dev/(?:null|full|zero|shm|u?random|std(?:in|out|err))")
-"""Files that every machine has: a path of them reveals nothing."""
+"""Files that every machine has, whose paths reveal nothing."""
 
 _DRIVE = r"[A-Za-z]:"
 _WINDOWS = re.compile(rf"{_DRIVE}[\\/]|\\\\[\w.]")
@@ -62,8 +62,8 @@ _MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export
 
 
 class Places:
-    """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention;
-    the first of them lies in the main project, unless `root` names the folder that files are named relative to."""
+    """Names for the files of one run. `files`: the absolute paths of the user's own files in its stacks; the first one
+    lies in the main project, unless `root` is the folder that names are relative to."""
 
     def __init__(self, files: Iterable[str], root: str = "") -> None:
         named = (slashed(file) for file in files if is_absolute(file))
@@ -75,13 +75,13 @@ class Places:
         self._names: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """A text in which each absolute path, also one of Windows, is replaced by its name."""
+        """A text in which each absolute path, of Windows too, is replaced by its name."""
         if "/" not in text and "\\" not in text:
             return text
         return _ABSOLUTE.sub(lambda match: match[0] if match["kept"] else self.name(match[0]), text)
 
     def left(self, text: str) -> list[str]:
-        """The absolute paths that are in a text, but for those that every machine has."""
+        """The absolute paths in a text, except those that every machine has."""
         paths = (match[0] for match in _ABSOLUTE.finditer(text) if not match["kept"])
         return [path for path in paths if self.name(path) != path]
 
@@ -105,7 +105,8 @@ class Places:
         return without_folder(path.rstrip("/").rpartition("/")[2])
 
     def ending_in(self, relative: str) -> str | None:
-        """The name of the user's file whose path ends so (torch cuts the part that it shares with its own folder)."""
+        """The name of the user's file whose path ends with `relative` (torch cuts off a beginning shared with its own
+        folder)."""
         return next((self.name(file) for file in sorted(self.files) if file.endswith("/" + relative)), None)
 
 
@@ -115,14 +116,15 @@ def is_absolute(path: str) -> bool:
 
 
 def slashed(path: str) -> str:
-    """The path with slashes, without a drive: of Windows as elsewhere."""
+    """The path with slashes and without a drive, so that Windows paths look like others."""
     if _WINDOWS.match(path):
         path = "/" + _BETWEEN.sub("/", re.sub(f"^{_DRIVE}", "", path)).lstrip("/")
     return path
 
 
 def known(path: str) -> str | None:
-    """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, every machine."""
+    """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, or one that every
+    machine has; None for others."""
     for pattern, name in ((_PACKAGES, ""), (_CACHE, "<cache>/"), (_STANDARD, "<python>/"), (_TORCH, "<torch>")):
         if match := pattern.match(path):
             return name + match[1]
@@ -130,12 +132,13 @@ def known(path: str) -> str | None:
 
 
 def public(name: str) -> bool:
-    """Whether the source of a file of that name is public, so that its lines reveal nothing of the user."""
+    """Whether the source of a file with that redacted name is public, so that its lines reveal nothing about the
+    user."""
     return bool(_PUBLIC.search(name))
 
 
 def without_folder(name: str) -> str:
-    """The bare name of a file that may not be named further, and only if it holds code."""
+    """A file's bare name, and that only if it holds code: its folder must not be named."""
     suffix = PurePosixPath(name).suffix
     if suffix in _CODE or name in _TOOLS:
         return f".../{name}"
@@ -143,7 +146,7 @@ def without_folder(name: str) -> str:
 
 
 def roots(files: Iterable[str]) -> list[str]:
-    """The folders that hold the files, as deep as may be, one for each part of the disk."""
+    """The deepest folders that contain the files, one for each part of the disk."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for file in files:
         parts = file.split("/")[1:-1]
@@ -152,14 +155,14 @@ def roots(files: Iterable[str]) -> list[str]:
     return [os.path.commonpath(folders) for folders in groups.values()]
 
 
-# Someone else's home may occur in a dump that was recorded on another machine.
+# A home folder of another machine's user may occur in a dump that was recorded there.
 ANY_HOME = re.compile(r"(?<![\w.~-])(?:/home|/Users|/data/home|/usr/home)/[^/\s\"'`:,;()\[\]<>]+")
 COMMON_USERS = frozenset({"root", "user", "runner", "ubuntu", "admin", "nobody", "docker", "jovyan", "build", "test"})
 
 
 class Redactor:
-    """Replaces credentials by `<secret>` and paths by what they are (`<site-packages>`, `<tmp>`), by their place in the
-    working folder `here`, or by `.../file.py`; then the user name."""
+    """Replaces credentials by `<secret>`, and paths by their kind (`<site-packages>`, `<tmp>`), by their path inside
+    the working folder `here`, or by `.../file.py`; then the user name."""
 
     def __init__(
         self,
@@ -187,14 +190,14 @@ class Redactor:
                 text = _at(folder).sub(lambda _, name=name: name, text)
         text = ANY_HOME.sub("<path>", self.places.text(text))
         if len(self.user) >= 3 and self.user not in COMMON_USERS:
-            # As a part of a path or of an Inductor cache folder only: a user called "ann" must not eat words of the
+            # Only as part of a path or of an Inductor cache folder: a user called "ann" must not remove words of the
             # program.
             text = re.sub(rf"(?<=[/\\_=@]){re.escape(self.user)}(?=[/\\_@\s\"':]|$)", "<user>", text)
         return text
 
     def leaks(self, text: str) -> list[str]:
-        """What a text still shows of this machine's folders, absolute paths and credentials (by kind); empty after
-        `text`. For a last check."""
+        """This machine's folders, absolute paths and credentials (by kind) that a text still shows; empty after `text`.
+        For a final check."""
         named = [self.home, *(folder for folder, _ in self._folders)]
         folders = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
         left = [*folders, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)]
@@ -210,7 +213,7 @@ def working_folder() -> str:
 
 
 def _at(folder: str) -> re.Pattern[str]:
-    """Finds a folder as a whole path prefix: `/root` neither in `/rootless` nor in `/data/root`."""
+    """A pattern for a folder as a whole path prefix: `/root` neither in `/rootless` nor in `/data/root`."""
     end = "" if folder.endswith("/") else r"(?=[/\\\s\"'`:,;()\[\]<>]|$)"
     return re.compile(r"(?<![\w.~-])" + re.escape(folder) + end)
 
@@ -224,7 +227,7 @@ def user_name() -> str:
 
 
 def _known_folders() -> list[tuple[str, str]]:
-    """Folders whose place says more about the machine than about the bug."""
+    """Folders whose paths say more about the machine than about the bug, with their stand-ins."""
     paths = sysconfig.get_paths()
     pairs = [(path, "<site-packages>") for path in {paths["purelib"], paths["platlib"], *site.getsitepackages()}]
     pairs.append((site.getusersitepackages(), "<site-packages>"))

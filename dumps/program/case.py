@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue, Value
-from ..walk import bodies, named, output_values, references
+from ..walk import bodies, named, output_values, plain, references
 from ..walk import nodes as every_node
 
 Read = Callable[[str], "bytes | memoryview"]
-"""Gives the bytes of a storage by its name."""
+"""Returns the bytes of a storage by its name."""
 
 GRAD_STAGES = frozenset({"dynamo", "pre_grad"})
-"""Graphs that autograd still has to see; those of all other stages are run without it."""
+"""Stages whose graphs autograd still has to see; graphs of all other stages run without autograd."""
 
 REDUCED = "Reduced by"
-"""How `made` begins in a case that was minified."""
+"""The beginning of `provenance` in a case that was minified."""
 
 TOLERANCES = {
     "float64": 1e-10,
@@ -34,15 +34,16 @@ TOLERANCES = {
     "float16": 4e-3,
     "bfloat16": 3e-2,
 }
-"""Error relative to the size of the values, on top of four times that of eager: the criterion of toolkit.numerics."""
+"""Tolerated error relative to the size of the values, added to four times eager's error: the criterion of
+toolkit.numerics."""
 
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
-"""Methods that cast, and to what."""
+"""Methods that cast -> the dtype that they cast to."""
 
 Off = Literal["left out", "work-around", "eager"]
-"""The effect of `--without-fault`: leaves out recorded settings and modules of the user's, applies a change that was
-seen to help, or compiles with torch's backend eager."""
+"""The effect of `--without-fault`: leaves out recorded settings and the user's modules, applies a change that was seen
+to help, or compiles with torch's backend eager."""
 
 _RANDOM = re.compile(
     r"(?:^|[._])(?:rand|bernoulli|dropout|alpha_dropout|normal|multinomial|uniform|exponential|poisson|rrelu)"
@@ -51,11 +52,12 @@ _OWN_RANDOM = re.compile(r"prims\.inductor_(?:random|randint|seed|lookup_seed)")
 _UNBACKED = re.compile(r"\bu\d")
 REAL = ("float", "bfloat")
 FLOATING = (*REAL, "complex")
-"""How floating dtypes begin."""
+"""The beginnings of the names of floating dtypes."""
 
 
 def symbol_homes(body: GraphBody) -> dict[str, tuple[str, int | None]]:
-    """For each symbol the input that is the symbol (None), else the first that has it as a dimension (its index)."""
+    """Symbol -> the input that is that symbol (and None), else the first input with a dimension of that size (and its
+    index)."""
     homes: dict[str, tuple[str, int | None]] = {}
     for node in placeholders(body):
         if isinstance(node.value, SymValue):
@@ -72,7 +74,7 @@ def placeholders(body: GraphBody) -> list[NodeRecord]:
 
 
 class GraphFacts:
-    """What programs are chosen by: all facts, in one look at the record."""
+    """The facts about a graph by which a program is chosen, all computed in one pass over the record."""
 
     def __init__(self, record: GraphRecord) -> None:
         nodes = record.graph.nodes
@@ -87,11 +89,11 @@ class GraphFacts:
         held = [tensor.value for body in bodies(record.graph) for tensor in body.attrs.values()]
         homes: list[int | None] = [value.storage for value in (*given, *held) if value.storage is not None]
         self.inputs, self.outputs = _dtypes(inputs), _dtypes(outputs)
-        """Dtypes, empty for what is no tensor."""
+        """The dtypes of the inputs, empty for an input that is no tensor."""
         self.several = len(outputs) != 1
         """Whether the graph returns more than one value, or nothing."""
         self.wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
-        """The inputs that are recorded as requiring gradients."""
+        """The indices of the inputs that are recorded as requiring gradients."""
         self.outputs_want = any(value.requires_grad for value in returned)
         """Whether an output is recorded as requiring gradients."""
         self.held = [value.dtype for value in held]
@@ -103,39 +105,40 @@ class GraphFacts:
         self.grad = record.stage in GRAD_STAGES
         """Whether autograd still has to see the graph, so that a program runs a backward too."""
         self.autocast = list(record.ambient.autocast) if self.grad else []
-        """The devices on which autocast was on around it."""
+        """The devices on which autocast was on around the graph."""
         self.views = self.grad and any(value.base and homes.count(value.storage) > 1 for value in given)
-        """Whether autograd, which sees this graph, knows some tensors that share memory as views."""
+        """Whether autograd sees this graph and knows some tensors that share memory as views."""
         self.strided = any("as_strided" in call for call in calls)
-        """Whether an operator may reach memory outside of the view that it is given."""
+        """Whether an operator may access memory outside of the view that it gets."""
         self.unbacked = any(_UNBACKED.search(str(dim)) for value in returned for dim in value.shape)
         """Whether an output has a size that is known only at run time."""
         self.with_floats = any(
             not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed
         )
-        """Whether some value is floating, or may be, complex ones included."""
+        """Whether some value is floating or complex, or may be."""
         self.with_complex = any(dtype.startswith("complex") for dtype in dtypes)
         self.names_float = any(map(_casts, nodes)) or any("float" in dtype for dtype in named(nodes, "dtype"))
-        """Whether an argument names a floating dtype, or a method casts: it does not become float64 by its inputs
-        alone."""
-        self.is_random = any(map(_RANDOM.search, calls))
+        """Whether an argument names a floating dtype, or a method casts: float64 inputs alone then do not make the
+        graph float64."""
+        self.is_random = any(map(_draws, nodes))
         """Whether an op draws random numbers: compiled code then has to draw the same as eager."""
         self.draws_as_inductor = any(map(_OWN_RANDOM.search, calls))
         """Whether an op draws from Inductor's own generator."""
         self.on_cuda = any(value.device.startswith("cuda") for value in given)
-        """Whether an input is on a CUDA device, so that a run must be waited for."""
+        """Whether an input is on a CUDA device, so that a program has to synchronise."""
         self.tolerance = max(known, default=TOLERANCES["float32"])
         """The loosest relative tolerance of the graph's dtypes."""
         self.half = bool(HALF & dtypes)
-        """Whether a half precision is among the dtypes."""
+        """Whether one of the dtypes is a half precision."""
         turned_on = record.ambient.grad or any("set_grad_enabled" in call for call in calls)
         self.wants_backward = self.grad and bool(self.wanted) and turned_on
         """Whether gradients are computed: autograd is on, or the graph turns it on."""
         self.switches = any(map(_switches, nodes))
-        """Whether a call neither takes nor gives values of the graph, and is there for its effect: `torch.fx` runs it
-        as it traces."""
+        """Whether a call that neither takes nor returns values of the graph is there for its effect: `torch.fx` runs it
+        while tracing."""
         self.moved = self.views and self.writes and self.wants_backward
-        """Whether the inputs are as autograd knew them, so that they cannot be copied: they are created as float64."""
+        """Whether inputs are rebuilt with the history that autograd knew, so that float64 inputs are created, not
+        copied."""
 
 
 def _dtypes(values: Iterable[Value | None]) -> list[str]:
@@ -143,7 +146,8 @@ def _dtypes(values: Iterable[Value | None]) -> list[str]:
 
 
 def _overlaps(value: TensorValue) -> bool:
-    """Whether a step is 0, or no longer than what the shorter ones reach, as far as sizes and steps are numbers."""
+    """Whether a stride is 0, or no longer than the span of the dimensions with shorter strides; symbolic dimensions are
+    ignored."""
     both, reach = zip(value.stride, value.shape, strict=False), 0
     known = [(step, size) for step, size in both if isinstance(step, int) and isinstance(size, int) and size > 1]
     for step, size in sorted(known):
@@ -159,6 +163,14 @@ def _switches(node: NodeRecord) -> bool:
     return node.op == "call_function" and not given and not isinstance(node.value, TensorValue)
 
 
+def _draws(node: NodeRecord) -> bool:
+    """Whether a call draws random numbers; a function that drops nothing, or everything, draws none."""
+    if not node.op.startswith("call_") or not _RANDOM.search(node.target):
+        return False
+    rate = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else None)
+    return node.target.startswith("aten.") or "dropout" not in node.target or plain(rate) not in (0.0, 1.0)
+
+
 def _casts(node: NodeRecord) -> bool:
     return node.op == "call_method" and node.target in (*CASTS, "double", "to", "type")
 
@@ -171,7 +183,7 @@ _IN_PLACE = re.compile(
 
 
 def _writes(node: NodeRecord) -> bool:
-    """Whether a call writes to its arguments, or may: of operators that are not torch's nothing is known."""
+    """Whether a call writes to its arguments, or may: nothing is known about operators that are not torch's."""
     if not node.op.startswith("call_"):
         return False
     if node.op == "call_function" and node.target.partition(".")[0] not in _PURE:
@@ -208,8 +220,8 @@ class Rate(Protocol):
 
 @dataclass(frozen=True)
 class Registered:
-    """Custom operators: a block of the program, imports that it needs, sentences for the head, and whether it holds
-    stand-ins."""
+    """Custom operators: a block of the program, its imports, sentences for the program's docstring, and whether it
+    contains stand-ins."""
 
     block: str
     imports: tuple[str, ...] = ()
@@ -219,10 +231,11 @@ class Registered:
 
 @dataclass(frozen=True)
 class ReproFacts:
-    """What a repro is written from.
+    """The data that a repro is written from.
 
-    `happens`: the failure in words. `imports`: the user's modules that it was recorded with; `needs_imports`: the graph
-    has ops of theirs. `only_compiled`: eager cannot run it here, so that the program compiles and runs nothing.
+    `happens`: the failure in words. `imports`: the user's modules that the graph was recorded with; `needs_imports`:
+    the graph calls ops that they register. `only_compiled`: eager cannot run the graph here, so the program only
+    compiles it.
     """
 
     record: GraphRecord
@@ -237,26 +250,26 @@ class ReproFacts:
     trust: bool = False
     """Whether the user's own Triton kernels may be run, and settings may name commands and paths."""
     ours: bool = False
-    """Whether settings may name these because the user recorded the graph here."""
+    """Whether settings may name commands and paths because the user recorded the graph here."""
     only_compiled: bool = False
     whole: bool = True
-    """Whether it is compiled with `fullgraph=True`, which also lets the compiler read numbers out of tensors."""
+    """Whether the graph is compiled with `fullgraph=True`, which also lets the compiler read numbers out of tensors."""
     recorded_at: str = ""
-    """The stage of the graph that it was reduced from, where that is not the record's own."""
+    """The stage of the graph that this one was reduced from, where that is not the record's own."""
     ops: Registered | None = None
-    """Registrations of custom operators that stand in the program itself."""
+    """Registrations of custom operators inside the program itself."""
     rate: Rate | None = None
-    """How often it failed, where that is known."""
+    """How often the graph failed, where that is known."""
     off: Off = "eager"
-    """What `--without-fault` does."""
+    """The effect of `--without-fault`."""
     workaround: str = ""
     """Lines that were seen to avoid the failure, each of a form that `settings.plain_change` knows."""
     torch: str = ""
-    """The version that it is known to fail on, where the record names none."""
+    """The torch version that the failure was seen on, where the record names none."""
 
     @cached_property
     def facts(self) -> GraphFacts:
-        """The facts of its graph."""
+        """The facts about the record's graph."""
         return GraphFacts(self.record)
 
     @property
@@ -266,12 +279,12 @@ class ReproFacts:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether there is anything for `--without-fault` to leave out."""
+        """Whether `--without-fault` has any settings or modules to leave out."""
         return bool(any(self.record.config.values()) or (self.imports and not self.needs_imports))
 
     @property
     def checked(self) -> bool:
-        """Whether the failure was found by comparing what operators return with what they promise."""
+        """Whether the failure was found by comparing operators on real and on fake tensors."""
         return self.rung == "debug_nop" and (self.failure.kind, self.failure.stage) == ("metadata", "run")
 
     @cached_property

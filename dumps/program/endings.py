@@ -1,9 +1,10 @@
-"""How a repro checks: what runs the graph, compares its results and says what was found, one function for each kind of
-failure.
+"""The judging part of a repro: runs the graph, compares its results and prints the outcome, one function for each kind
+of failure.
 
 A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an unexpected
-exception ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out:
-a branch for integers where all outputs are floating, gradients where none is wanted. Imports no torch.
+exception ends it with 2 (see `repro`). A repro is read before it is run, so code for cases that cannot occur in its
+graph is left out: a branch for integers where all outputs are floating, gradients where none is wanted. Imports no
+torch.
 
 For example:
 
@@ -25,7 +26,8 @@ from .text import CannotExpressError, Lines, indented, quoted
 def ending_of(
     case: ReproFacts, compiled: str = "compiled", *, inner: bool = False, wide: str | None = ""
 ) -> DyingProgram:
-    """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
+    """Returns the statements that run, compare and judge; raises CannotExpressError for a kind of failure without a
+    check.
 
     `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword
     arguments with which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters
@@ -73,8 +75,8 @@ def _gone(how: str) -> str:
 
 
 class Runs:
-    """How this graph is run: forward or with its gradients, its outputs as tensors alone where others are among
-    them."""
+    """How this graph is run: forward only or with gradients, and with only its tensor outputs where it returns others
+    too."""
 
     def __init__(self, case: ReproFacts, compiled: str, wide: str | None) -> None:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
@@ -84,27 +86,27 @@ class Runs:
         compared = failure.kind in ("accuracy", "nan", "metadata") and failure.stage != "eager"
         self.writes = compared and facts.writes
         self.autocast = facts.autocast if compared else []
-        """The devices on which autocast is to be off in a backward whose numbers are compared."""
+        """The devices on which autocast is turned off in the backward; empty where no results are compared."""
         self.results = [*facts.outputs, *([*facts.inputs, *facts.held] if self.writes else [])]
-        """The dtypes of what is compared, gradients left out; empty for what is no tensor."""
+        """The dtypes of the compared outputs, without gradients; empty for an output that is no tensor."""
         self.tensors = bool(self.results) and all(self.results)
         self.function = self.with_gradients() if self.backward else self.with_inputs() if self.writes else []
-        """The function `run`, where it takes one."""
+        """The lines of the function `run`; empty where none is needed."""
 
     def of(self, function: str, inputs: str = "make_inputs()", more: str = "") -> str:
         """One run as an expression."""
         return f"run({function}, {inputs}{more})" if self.function else f"{function}(*{inputs}{more})"
 
     def waited(self, function: str) -> Lines:
-        """One run as statements that wait for the device: what fails or hangs there belongs to this run."""
+        """One run as statements that wait for the device, so that a failure or hang there belongs to this run."""
         return [self.of(function), *(["torch.cuda.synchronize()"] if self.facts.on_cuda else [])]
 
     def eager(self) -> Lines:
-        """The eager run before the compiled one; none where eager is known to die in the same way."""
+        """The eager run before the compiled one; none where the failure is eager's own."""
         return [] if self.failure.stage == "eager" else [self.of("graph")]
 
     def compared(self, exact: str = "") -> Lines:
-        """Assignments of `eager`, `got`, and `exact` where there is one."""
+        """Assignments of `eager` and `got`, and of `exact` where it is given."""
         texts = {"eager": self.of("graph"), "got": self.of(self.compiled)} | ({"exact": exact} if exact else {})
         plain = self.tensors or self.backward or not self.results
         return [
@@ -153,7 +155,7 @@ class Runs:
 
 
 def _nan(run: Runs) -> DyingProgram:
-    if run.failure.stage == "eager":  # the model's own: no compiler is needed
+    if run.failure.stage == "eager":  # the model's own failure: no compiler is needed
         return DyingProgram(
             f"for i, e in enumerate({run.of('graph')}):",
             "    if torch.is_tensor(e) and e.isnan().any():",
@@ -189,8 +191,7 @@ def _metadata(run: Runs) -> DyingProgram:
 
 
 def _crossed(detail: str) -> DyingProgram:
-    """A comparison of what operators return with what they promise, by torch itself; torch 2.11 compares strides on
-    CUDA alone."""
+    """Lets torch compare operators on real and on fake tensors; torch 2.11 compares strides on CUDA alone."""
     every = (
         '    torch._prims_common.check_significant_strides.__kwdefaults__["only_cuda"] = False  # CPU, too, in '
         "torch 2.11"
@@ -231,9 +232,9 @@ def _shared_memory(compiled: str) -> DyingProgram:
         "    outputs = function(*inputs)",
         "    owner = {x.untyped_storage().data_ptr(): i for i, x in reversed(list(enumerate(inputs))) if "
         "torch.is_tensor(x)}",
-        "    found = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) "
+        "    owned = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) "
         "and y.numel()]",
-        "    return [(home, None if home is None else y.storage_offset()) for home, y in found]",
+        "    return [(home, None if home is None else y.storage_offset()) for home, y in owned]",
     ]
     return DyingProgram(
         f"eager, got = homes(graph), homes({compiled})",
@@ -276,7 +277,7 @@ _FLOAT64_MODE = [
 
 def _float64(run: Runs, wide: str | None) -> DyingProgram:
     """A comparison of the compiled and eager results with the graph's float64 result."""
-    if not run.facts.with_floats and run.failure.kind == "accuracy":  # nothing would be wider
+    if not run.facts.with_floats and run.failure.kind == "accuracy":  # float64 would change nothing
         loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
         return DyingProgram(*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's"))
     given, functions = f"[{_in_float64(run)} for x in make_inputs()]", [_FLOAT64_MODE] if wide is None else []
@@ -356,7 +357,8 @@ def _test(run: Runs) -> Lines:
 
 
 def _measured(run: Runs, wide: str) -> tuple[Lines, str]:
-    """How far the compiled and eager results are from float64, where all three are finite; and what is too far."""
+    """Statements that measure how far the compiled and eager results are from float64, where all three are finite; and
+    the condition under which that is too far."""
     loosest = run.facts.tolerance
     lines = [
         f"e, r, g = (x.{wide} for x in (e, r, g))",
@@ -404,7 +406,8 @@ def _signed_zero() -> Lines:
 
 
 def _rounding() -> Lines:
-    """The test for a rounding that compiled code leaves out: it is near float64, which has none, and off eager."""
+    """A check for a rounding that compiled code leaves out: its result is near float64, which has no such rounding, and
+    far from eager's."""
     return [
         "noise = 100 * torch.finfo(e.dtype).eps",
         "e, r, g = (x.double() for x in (e, r, g))",

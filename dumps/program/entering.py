@@ -1,8 +1,8 @@
-"""How a repro enters the compiler, and what stands for a rung in stock torch.
+"""How a repro enters the compiler, and what stock torch has in place of a rung.
 
-Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, where the
-recording was taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and
-Inductor's passes from that stage on. Each compiles when it is run. Imports no torch.
+Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, at the stage
+where the graph was recorded: the saved nodes themselves, constants as constants, with the recorded arguments, and
+Inductor's passes from that stage on. Each entry compiles when it is run. Imports no torch.
 
 For example: `entries_of(case)` gives `['torch.compile', 'compile_fx_inner', 'as recorded']`.
 """
@@ -23,18 +23,19 @@ from .text import WIDTH, CannotExpressError, Lines, quoted
 Entry = Literal["torch.compile", "compile_fx_inner", "as recorded"]
 
 RUNG = "triton_interpret"
-"""Inductor's Triton kernels on Triton's interpreter: what fails there is written as a program for the GPU that they are
-for."""
+"""The rung that runs Inductor's Triton kernels on Triton's interpreter; a program for its failures runs them on the
+GPU."""
 
 LAZY = "lazy"
-"""Torch's lazy tensors: no backend of `torch.compile`, but a device that a program can move its inputs to."""
+"""The rung of torch's lazy tensors: no backend of `torch.compile`, but a device to which a program can move its
+inputs."""
 
 Settings = Mapping[str, Mapping[str, Arg]]
 
 
 @dataclass(frozen=True)
 class Stand:
-    """What stands for a rung: a backend of torch's by name, a mode of `torch.compile`, settings."""
+    """A replacement for a rung in stock torch: a backend's name, a mode of `torch.compile`, settings."""
 
     backend: str = "inductor"
     mode: str = ""
@@ -72,22 +73,22 @@ STANDS: dict[str, tuple[Stand, ...]] = {
     "debug_nop": (Stand("aot_eager"),),
     "decomposed": (Stand("aot_eager_decomp_partition"),),
 }
-"""Rung -> what stands for it, in the order in which it is tried: `inductor` first where torch has nothing of that
-name."""
+"""Rung -> its replacements, in the order in which to try them; `inductor` comes first where torch has nothing of the
+rung's name."""
 
 ENTERS: dict[Entry, str] = {
     "torch.compile": "through `torch.compile`",
     "compile_fx_inner": "through `compile_fx_inner`",
     "as recorded": "where it was recorded",
 }
-"""Where a program enters, in words."""
+"""Entry -> its description in a program."""
 
 CHECKED_BY = "CrossRefFakeMode"
-"""Torch's own comparison of what operators return with what they promise: it compiles nothing."""
+"""Torch's own comparison of operators on real and on fake tensors, which compiles nothing."""
 
 
 def stands_for(rung: str) -> tuple[Stand, ...]:
-    """What stands for a rung; raises CannotExpressError where torch has nothing suitable."""
+    """The replacements for a rung; raises CannotExpressError where torch has none."""
     if rung not in STANDS:
         why = "stock torch has no such backend"
         raise CannotExpressError(f"no repro can be written for the rung {rung!r}", why)
@@ -95,14 +96,14 @@ def stands_for(rung: str) -> tuple[Stand, ...]:
 
 
 def entries_of(case: ReproFacts, stand: Stand) -> list[Entry]:
-    """The entries that a program can have for that graph."""
+    """The entries that a program for this graph can use."""
     entries: list[Entry] = ["torch.compile"]
     if stand.backend == LAZY and case.failure.stage != "eager":
         if case.facts.wants_backward:
             raise CannotExpressError("no repro can be written for the rung 'lazy'", "the graph computes gradients")
         return ["as recorded"]
     if case.record.kernels or case.failure.stage == "eager":
-        return entries  # make_fx takes no call of a kernel, and eager enters nothing
+        return entries  # make_fx cannot trace the call of a kernel, and eager enters nothing
     if _is_training_joint(case):
         plain = stand.is_inductor and not (case.record.symbols or case.record.graph.subgraphs or case.only_compiled)
         return [*entries, "as recorded"] if plain else entries
@@ -111,18 +112,18 @@ def entries_of(case: ReproFacts, stand: Stand) -> list[Entry]:
     known = stand.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition")
     if not known or case.only_compiled or (case.facts.grad and (not stand.is_inductor or case.record.symbols)):
         return entries
-    if case.facts.switches:  # autocast and the like would be on while it is traced, and not in the graph
+    if case.facts.switches:  # while tracing, autocast and the like would be on, and not in the graph
         return entries
     if case.record.stage != "compiled_autograd" and not (case.record.graph.subgraphs and case.facts.grad):
         entries.append("as recorded")
-    return entries  # Dynamo's graphs with bodies are traced by Dynamo alone
+    return entries  # only Dynamo traces graphs of Dynamo with bodies
 
 
 def compiled_at(
     case: ReproFacts, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool
 ) -> Lines:
-    """The function `compiled` that enters there. `constants`: how many of the parameters, the last ones, the graph
-    holds. `wide`: the graph has parameters with defaults, which a tracer takes for inputs.
+    """The lines of the function `compiled` for an entry. `constants`: how many of the last parameters are constants of
+    the graph. `wide`: the graph has parameters with defaults, which a tracer takes for inputs.
     """
     if entry == "compile_fx_inner":
         return _by_inner_compiler(case, "lambda *given: graph(*given)" if wide else "graph")
@@ -130,7 +131,7 @@ def compiled_at(
 
 
 def or_eager(inner: Lines, statements: Lines, *, eager: bool) -> tuple[Lines, Lines]:
-    """The function and the statements behind it, with torch's backend eager in its place under --without-fault."""
+    """The function and the statements after it, with torch's backend eager in its place under --without-fault."""
     other = 'torch.compile(graph, backend="eager")'
     if not eager:
         return inner, statements
@@ -144,10 +145,10 @@ def or_eager(inner: Lines, statements: Lines, *, eager: bool) -> tuple[Lines, Li
 
 
 def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[str, Arg]]:
-    """The recorded settings, with those of what stands for the rung and of the entry."""
+    """The recorded settings, together with those of the rung's replacement and of the entry."""
     own: list[Settings] = [stand.settings]
     if entry == "as recorded":
-        for passes in ("post_grad", "pre_grad"):  # they are not run a second time
+        for passes in ("post_grad", "pre_grad"):  # these passes have already run
             if case.record.stage.startswith(passes):
                 own.append({"inductor": {f"use_{passes}_passes": False}})
     rooms = dict.fromkeys([*case.record.config, *(room for settings in own for room in settings)])
@@ -158,7 +159,7 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
 
 
 def mode_lines(entry: Entry, stand: Stand) -> Lines:
-    """The statements for a mode of `torch.compile` where that is not the entry."""
+    """The statements that set a mode of `torch.compile` where another entry is used."""
     if not stand.mode or entry == "torch.compile":
         return []
     return [
@@ -168,7 +169,7 @@ def mode_lines(entry: Entry, stand: Stand) -> Lines:
 
 
 def _by_inner_compiler(case: ReproFacts, function: str) -> Lines:
-    """The entry behind AOTAutograd, with a graph that is traced again."""
+    """The entry after AOTAutograd, with a graph that is traced again."""
     tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
     kwargs = inner_kwargs(case.record.compile_kwargs)
     head = ["def compiled(*inputs):", f'    gm = make_fx({function}, tracing_mode="{tracing}")(*inputs)']
@@ -194,14 +195,14 @@ _WRITTEN = re.compile(
 
 
 def _written(case: ReproFacts) -> Lines:
-    """Statements by which `torch.fx` traces Python's operators in place as they are: it makes a sum of `x += y`."""
+    """Statements that let `torch.fx` trace Python's in-place operators unchanged: it would turn `x += y` into a sum."""
     names = sorted({match[1] for node in case.record.graph.nodes if (match := _WRITTEN.fullmatch(node.target))})
     call = 'lambda *args: args[0].tracer.create_proxy("call_function"'
     return [f"Proxy.__{name}__ = {call}, operator.{name}, args, {{}})" for name in names]
 
 
 def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
-    """The entry with the nodes as saved, from their stage on."""
+    """The entry that compiles the saved nodes from their stage on."""
     stage, named, facts = case.record.stage, ", ".join(parameters), case.facts
     if stand.backend == LAZY:
         return _on_lazy_device(case)
@@ -215,7 +216,7 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
     if stand.backend == "aot_eager_decomp_partition":
         table = "decomposition_table=select_decomp_table()"
         return [*lines, f"    return make_fx({function}, {table}{allowed})(*inputs)(*inputs)"]
-    traced = bool(case.record.symbols or case.record.graph.subgraphs)  # symbolic_trace takes no call with bodies
+    traced = bool(case.record.symbols or case.record.graph.subgraphs)  # symbolic_trace does not take calls with bodies
     if traced:
         tracing = "symbolic" if case.record.symbols else "fake"
         lines.append(f'    gm = make_fx({function}, tracing_mode="{tracing}"{allowed})(*inputs)')
@@ -261,7 +262,7 @@ def _is_training_joint(case: ReproFacts) -> bool:
 
 
 def _in_halves(case: ReproFacts) -> Lines:
-    """The entry of a joint graph, which `gm` is, from its partition on: the forward, then the backward on what it
+    """The entry for a joint graph (`gm`) from its partition on: the forward, then the backward on the values that it
     saved."""
     kept, passed = case.record.compile_kwargs["num_fwd_outputs"], case.record.stage == "joint_passed"
     partition = "min_cut_rematerialization_partition" if passed else "partition_fn"
@@ -275,9 +276,9 @@ def _in_halves(case: ReproFacts) -> Lines:
         '        places, last = half.graph.find_nodes(op="placeholder"), half.graph.output_node()',
         '        last.meta["user_visible_output_idxs"] = range(len(last.args[0]))',
         '        fakes, given = [n.meta["val"] for n in places], [values[n.name] for n in places]',
-        "        made = compile_fx_inner(half, fakes, is_backward=half is halves[1])(given)",
-        "        values |= {str(n): y for n, y in zip(last.args[0], made, strict=True)}",
-        f"        results += made if results else made[:{kept}]",
+        "        outputs = compile_fx_inner(half, fakes, is_backward=half is halves[1])(given)",
+        "        values |= {str(n): y for n, y in zip(last.args[0], outputs, strict=True)}",
+        f"        results += outputs if results else outputs[:{kept}]",
         "    return results",
     ]
 

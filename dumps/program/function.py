@@ -1,10 +1,10 @@
-"""The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
+"""The style of a repro: a graph as one plain Python function of torch calls, for a stranger to read and run.
 
-Also: calls of higher-order operators as the functions that torch.compile takes: Dynamo refuses some operators when
-called by name.
+Also: calls of higher-order operators in the form that torch.compile accepts: Dynamo refuses some operators when called
+by name.
 
-Constants are parameters, subgraphs inner functions. Imports no torch, and nothing of a record reaches the program but
-what `arguments` and `text` have checked: it is executed.
+Constants are parameters, subgraphs inner functions. Imports no torch. Only text that `arguments` and `text` have
+checked reaches the program, because it is executed.
 
 >>> print(program_of(record).source)
 def graph(primals_1, primals_2, primals_3, primals_4, primals_5):
@@ -47,22 +47,22 @@ from .text import (
 )
 
 REGION = "higher_order.invoke_subgraph"
-"""Calls a region that is compiled once, and known by its second argument."""
+"""Calls a region that is compiled once; its second argument identifies the region."""
 
 FUNCTION = "higher_order.autograd_function_apply"
 """A torch.autograd.Function: its first two arguments are its forward and its backward."""
 
 _FUNCTION_KEYS = frozenset({"non_differentiable_idx", "saved_for_backward_idx"})
 _NO_ALIASES = ("higher_order.while_loop", "higher_order.cond", "higher_order.scan", "higher_order.map_impl")
-"""Operators whose bodies may not give back what they were given."""
+"""Operators whose bodies may not return one of their inputs."""
 
 _SCAN = [
     "def scan(combine, init, xs, extra):",
     '    """The operator `scan` of the graph, by the function that torch.compile takes."""',
     "",
     "    def step(carry, x):",
-    "        made = list(combine(*carry, *x, *extra))",
-    "        return made[: len(init)], made[len(init) :]",
+    "        values = list(combine(*carry, *x, *extra))",
+    "        return values[: len(init)], values[len(init) :]",
     "",
     "    carry, rows = torch._higher_order_ops.scan(step, init, xs)",
     "    return [*carry, *rows]",
@@ -71,7 +71,7 @@ _SCAN = [
 
 @dataclass(frozen=True)
 class HigherOrderCall:
-    """A call as text, the helper that it needs above the graph, and a module to import."""
+    """A call as text, the helper that has to stand above the graph, and a module to import."""
 
     text: str
     helper: list[str] = field(default_factory=list[str])
@@ -79,7 +79,8 @@ class HigherOrderCall:
 
 
 def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall | None:
-    """A call of a higher-order operator that is written otherwise; None for one that is called by its name."""
+    """The call of a higher-order operator that is written in another form; None for an operator that is called by its
+    name."""
     if target in CHECKPOINTS:
         text = f"torch.utils.checkpoint.checkpoint({', '.join([*args, *named])})"
         return HigherOrderCall(text, module="torch.utils.checkpoint")
@@ -98,7 +99,7 @@ def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall
 
 
 def _function(forward: str, backward: str) -> list[str]:
-    """A torch.autograd.Function of the two bodies that were recorded: the forward gives (outputs, what is saved)."""
+    """A torch.autograd.Function of the two recorded bodies: the forward returns (outputs, saved tensors)."""
     return [
         f"class {forward}_function(torch.autograd.Function):",
         "    @staticmethod",
@@ -114,7 +115,7 @@ def _function(forward: str, backward: str) -> list[str]:
 
 
 def _closed(name: str, buffers: str) -> str:
-    """A function that has its buffers with it: Dynamo takes none beside it."""
+    """A function bound to its buffers: Dynamo accepts none beside it."""
     return name if buffers in ("()", "[]") else f"lambda *at: {name}(*at, *{buffers})"
 
 
@@ -124,7 +125,7 @@ def _last(block: str) -> str:
 
 
 def compiled_regions(body: GraphBody) -> dict[str, str]:
-    """Nodes of subgraphs that are called as compiled regions -> the region's own name."""
+    """Nodes of subgraphs that are called as compiled regions -> the name of the region."""
     by_node: dict[str, str] = {}
     for node in body.nodes:
         names = list(references(node.args[:2]))
@@ -136,13 +137,13 @@ def compiled_regions(body: GraphBody) -> dict[str, str]:
 
 
 def alias_free(body: GraphBody) -> set[str]:
-    """Nodes of subgraphs that may not give back what they were given."""
+    """Nodes of subgraphs that may not return one of their inputs."""
     calls = [node for node in body.nodes if node.target in _NO_ALIASES]
     return {name for node in calls for tag, name in map(tag_of, node.args) if tag == "node"}
 
 
 def given_back(body: GraphBody) -> set[str]:
-    """Tensors that a body takes and returns."""
+    """Tensors that a body returns as it took them."""
     taken = {node.name for node in placeholders(body) if isinstance(node.value, TensorValue)}
     return taken & {name for node in body.nodes if node.op == "output" for name in references(node.args)}
 
@@ -179,7 +180,7 @@ _INSIDE = {
     }.items()
     for name in names.split()
 } | {module: f"import {module}" for module in CONFIG_MODULES.values()}
-"""What a program imports because of a name in it."""
+"""Name used in a program -> the import that it needs."""
 _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
@@ -194,12 +195,12 @@ class FunctionText:
     imports: set[str] = field(default_factory=set[str])
     kernels: Definitions = field(default_factory=Definitions)
     wide: str | None = ""
-    """Keyword arguments that make its own floating dtypes float64; None: functions beside it name some out of their
-    reach."""
+    """Keyword arguments that turn the function's own floating dtypes into float64; None: functions beside it name some
+    dtypes that these arguments do not reach."""
 
     def imported(self, body: str, of_ops: Iterable[str] = ()) -> tuple[list[str], list[str], list[str]]:
-        """What must stand before all imports, what a program with that body imports of Python's own library, and of
-        torch and Triton, as linters want it.
+        """Three lists of imports for a program with that body: those that must come first, those of Python's own
+        library, and those of torch and Triton, sorted as linters want.
 
         `of_ops`: imports of custom operators.
         """
@@ -210,7 +211,7 @@ class FunctionText:
         inside = {"import torch", *(statement for name, statement in _INSIDE.items() if name in names)}
         inside |= {f"import {module}" for module in self.imports} | {line for line in of_ops if line not in plain}
         config = "import torch._inductor.config"
-        if any(line != config and "torch._inductor." in line for line in inside):  # which imports it
+        if any(line != config and "torch._inductor." in line for line in inside):  # such a module imports it
             inside.discard(config)
         last = [INTERPRETED, *self.kernels.imports] if self.kernels.source else []
         first = ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
@@ -218,16 +219,16 @@ class FunctionText:
 
 
 def _order(statement: str) -> tuple[bool, str]:
-    """The sorting key of linters for imports: those of modules first."""
+    """The sorting key of linters for imports: `import` before `from`."""
     return statement.startswith("from"), statement.split()[1]
 
 
 def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
     """Renders the record's graph as `def graph(inputs..., constants...)`.
 
-    `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes that it names are
-    parameters. `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with
-    `f16=torch.float64` it computes all in float64. Raises CannotExpressError or RefusedError.
+    `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes named by the graph
+    become parameters: `def graph(x, f16=torch.float16)` casts as recorded when called plainly, and with
+    `f16=torch.float64` computes all in float64. Raises CannotExpressError or RefusedError.
     """
     function = FunctionPrinter(record, wide=wide)
     program = function.program("graph")
@@ -238,7 +239,7 @@ def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
 
 
 class FunctionPrinter(Printer):
-    """Renders one graph; collects parameters and constants on the way."""
+    """Renders one graph, and collects its parameters and constants."""
 
     TAKEN = frozenset(_WORDS.split())
     PLAIN = True
@@ -247,28 +248,28 @@ class FunctionPrinter(Printer):
         super().__init__(record)
         self.wide = wide
         self.dtypes: dict[str, str] = {}
-        """Parameters for floating dtypes."""
+        """The parameters for floating dtypes."""
         self.unreached = False
-        """Whether some dtype cannot be a parameter."""
+        """Whether a dtype cannot become a parameter."""
         self.parameters: list[str] = []
         self.constants: dict[str, str] = {}
         self.above: dict[str, list[str]] = {}
-        """Functions above the graph: helpers, and regions that are compiled once."""
+        """Functions above the graph: helpers, and regions that are compiled once, by name."""
         self.beside = False
-        """Whether such a function is being written."""
+        """Whether a function above the graph is being written."""
         self.imports: set[str] = set()
         self.path: list[str] = []
 
     def program(self, name: str) -> FunctionText:
-        """The whole function with what stands above it."""
+        """The whole function, with the functions above it."""
         own = self.text(self.record.graph, name)
         wide = "".join(f", {short}=torch.float64" for short in sorted(self.dtypes))
         source = blocks(*self.above.values(), own)
         return FunctionText(source, self.parameters, self.constants, self.imports, self.kernels, wide)
 
     def text(self, body: GraphBody, name: str, *, copies: bool = False) -> Lines:
-        """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is
-        given."""
+        """One `def`, with its subgraphs as inner functions before their first use. `copies`: the function may not
+        return one of its inputs."""
         outer, self.names = self.names, dict(self.names)
         regions, without_aliases = dict[str, str](), set[str]()
         if body.subgraphs:
@@ -330,7 +331,7 @@ class FunctionPrinter(Printer):
                 self.path.pop()
         if node.target not in body.attrs:
             raise InputFormError(f"the attribute {node.target!r} was not saved")
-        if own in self.constants:  # the same name in two graphs
+        if own in self.constants:  # two graphs use the same name
             own = self.names[node.name] = f"{own}_{len(self.constants)}"
         self.constants[own] = ".".join([*self.path, node.target])
         return []
@@ -390,16 +391,16 @@ class FunctionPrinter(Printer):
 
 
 def _index(arg: Arg, text: str) -> str:
-    """A tuple index without its parentheses, where it has any items."""
+    """The items of a tuple index, without its parentheses; an empty tuple keeps them."""
     return text[1:-1] if tag_of(arg)[0] == "tuple" and tag_of(arg)[1] else text
 
 
 def is_word(text: str) -> bool:
-    """Whether an operand is one word or number."""
+    """Whether an operand is a single word or number."""
     return all(letter.isalnum() or letter in "._" for letter in text)
 
 
 def _operand(text: str) -> str:
-    """An operand in parentheses unless it is one word or has some."""
+    """An operand in parentheses, unless it is a single word or already has them."""
     flat = text[:1] == "(" and text[-1:] == ")" and not any(letter in "()" for letter in text[1:-1])
     return text if is_word(text) or flat else f"({text})"

@@ -1,8 +1,7 @@
-"""Inputs of a repro as source text, in three ways: seeded (shapes and ranges only), literal (small tensors written
+"""Source text for the inputs of a repro, in three ways: seeded (shapes and ranges only), literal (small tensors written
 out), stored.
 
-Also: A stand-in for a custom operator that nobody can import: registered under its name, with the shapes that were
-recorded.
+Also: a stand-in for a custom operator that cannot be imported: registered under its name, with the recorded shapes.
 
 Imports no torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
 safetensors file of byte tensors named "0", "1", ...
@@ -54,7 +53,7 @@ _LIMITS = {"uint8": 256, "int8": 128}
 
 @dataclass(frozen=True)
 class Slot:
-    """One input or constant of the graph: what is known of it."""
+    """The known data of one input or constant of the graph."""
 
     name: str
     value: Value | None
@@ -76,7 +75,7 @@ class InputSource:
     file: dict[str, bytes] = field(default_factory=dict[str, bytes])
     seeded: bool = False
     maker: str = "make_inputs()"
-    """The head of the function that returns them."""
+    """The head of the function that returns the inputs."""
 
 
 def slots_of(
@@ -113,8 +112,9 @@ def source_of(
 ) -> InputSource:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
-    `views`: what shares memory are views of the tensors that autograd knew them as views of. `moved`: the function that
-    makes them has one that all floating memory goes through. `whole`: also the memory around a view.
+    `views`: inputs that share memory are built as views of the tensors that autograd knew as their bases. `moved`: the
+    function that returns the inputs has a parameter through which all floating memory goes. `whole`: also fills the
+    memory around a view.
     """
     writer = _Writer(way, read, dict(hints or {}), views, moved, whole)
     groups: dict[int, list[Slot]] = {}
@@ -127,14 +127,14 @@ def source_of(
 
 
 def inputs_of(case: ReproFacts, constants: Mapping[str, str], way: Way) -> tuple[list[Slot], InputSource]:
-    """The inputs of a case and the constants of its function, and how a program makes them."""
+    """The slots of a case's inputs and of its function's constants, and their source text."""
     slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
     ways = {"views": case.facts.views, "moved": case.facts.moved, "whole": case.facts.strided}
     return slots, source_of(slots, way, case.read, known, **ways)
 
 
 class _Writer:
-    """Renders slot after slot, sharing the storages of those that alias."""
+    """Renders slot after slot; slots that alias share a storage."""
 
     def __init__(
         self, way: Way, read: Read | None, hints: dict[str, float], views: bool, moved: bool, whole: bool
@@ -182,7 +182,7 @@ class _Writer:
         return f"torch._neg_view({text})" if value.neg else text
 
     def _strided(self, slot: Slot, value: TensorValue) -> str:
-        """The tensor without its lazy bits."""
+        """A strided tensor, without its conj and neg bits."""
         shape, stride, offset = self._form(value)
         shared = value.storage is not None and value.storage in self.shared
         if self.way != "seeded" and slot.stored is not None and slot.stored.storage and self.read is not None:
@@ -195,7 +195,7 @@ class _Writer:
         return f"to({text})" if self.moved and value.dtype.startswith(REAL) else text
 
     def _viewed(self, slot: Slot, value: TensorValue) -> str:
-        """A view of the tensor that it was a view of, or that tensor."""
+        """A view of the recorded base, or the base itself."""
         base = value.base or value
         (shape, stride, offset), flat = self._form(base), self._base(slot, value)
         key = (flat, *shape, 0, *stride, 0, offset)
@@ -225,7 +225,7 @@ class _Writer:
         return number
 
     def _seeded(self, slot: Slot, value: TensorValue, shape: list[int], stride: list[int], offset: int) -> str:
-        """A generator call whose result has the wanted strides; the plainest of the forms that do."""
+        """A generator call whose result has the wanted strides, in the plainest form that gives them."""
         held = self._size(value.storage_bytes or 0) // ITEM_BYTES[value.dtype] if self.whole else 0
         if held > extent(shape, stride, offset):
             return self._view(self._generate(slot, value, [held]), shape, stride, offset)
@@ -242,7 +242,7 @@ class _Writer:
         return self._view(self._generate(slot, value, [extent(shape, stride, offset)]), shape, stride, offset)
 
     def _base(self, slot: Slot, value: TensorValue) -> str:
-        """The name of the storage that several inputs view, as a flat tensor of the dtype of the first."""
+        """The name of the storage that several inputs view: a flat tensor of the first input's dtype."""
         assert value.storage is not None
         members = [other.value for other in self.shared[value.storage] if isinstance(other.value, TensorValue)]
         width = ITEM_BYTES[members[0].dtype]
@@ -258,7 +258,7 @@ class _Writer:
         return name if value.dtype == members[0].dtype else f"{name}.view(torch.{value.dtype})"
 
     def _generate(self, slot: Slot, value: TensorValue, shape: list[int]) -> str:
-        """A call that makes a contiguous tensor of that shape, in the value range that was seen."""
+        """A call that creates a contiguous tensor of that shape, with values in the observed range."""
         dtype, seen = value.dtype, slot.statistics or {}
         low, high = seen.get("min"), seen.get("max")
         sizes = ", ".join(map(str, shape)) if shape else "()"
@@ -310,7 +310,7 @@ class _Writer:
         return f'stored["{self.files[stored.storage]}"].view(torch.{value.dtype})'
 
     def _flat(self, stored: StoredTensor, value: TensorValue) -> str:
-        """All of the recorded bytes, as one row."""
+        """All of the recorded bytes, as a 1-D tensor."""
         data, device = self._bytes(stored), "" if value.device == "cpu" else f".to({quoted(value.device)})"
         count = len(data) // ITEM_BYTES[value.dtype]
         written = self.way == "literal" and value.dtype in _FORMATS and count <= SMALL_ELEMENTS
@@ -321,7 +321,7 @@ class _Writer:
 
 
 def _held(body: GraphBody, path: str) -> StoredTensor:
-    """The tensor of a constant: its name, after the names of the subgraphs that it lies in."""
+    """The stored tensor of a constant, by its name after the names of the subgraphs that contain it."""
     if path in body.attrs:
         return body.attrs[path]
     for name, inner in body.subgraphs.items():
@@ -331,7 +331,7 @@ def _held(body: GraphBody, path: str) -> StoredTensor:
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:
-    """Row-major strides, in elements, counting an empty dimension as one (as torch does)."""
+    """Row-major strides, in elements; an empty dimension counts as one (as in torch)."""
     strides = [1] * len(shape)
     for index in range(len(shape) - 2, -1, -1):
         strides[index] = strides[index + 1] * max(shape[index + 1], 1)
@@ -339,7 +339,7 @@ def contiguous(shape: Sequence[int]) -> list[int]:
 
 
 def extent(shape: Sequence[int], stride: Sequence[int], offset: int) -> int:
-    """How many elements a storage needs for the view."""
+    """The number of elements that a view needs in its storage, offset included."""
     if 0 in shape:
         return offset
     return offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1
@@ -360,7 +360,7 @@ def _literal(data: bytes, shape: Sequence[int], dtype: str) -> str:
 
 
 def _number(number: float | bool, letter: str) -> str:
-    """The shortest text that gives the same bits back."""
+    """The shortest text that reads back to the same bits."""
     if letter not in "fe" or number != number or number in (float("inf"), float("-inf")):
         text = repr(number)
         return f'float("{text}")' if text in ("nan", "inf", "-inf") else text
@@ -386,27 +386,25 @@ def synthesised(like):
 
 @dataclass
 class OpCall:
-    """One recorded call: arguments by position and by name, the recorded values of nodes, and what it gives back."""
+    """One recorded call: arguments by position and by name, the recorded values of nodes, and its results."""
 
     args: list[Arg]
     kwargs: dict[str, Arg]
     values: Mapping[str, Value | None]
     result: list[Value | None]
     listed: bool = False
-    """Whether a list is given back."""
+    """Whether the call returns a list."""
     written: list[str] = field(default_factory=list[str])
-    """Names of arguments that are written to."""
+    """Names of arguments that the call writes to."""
     nothing: bool = False
-    """Whether nothing is given back."""
+    """Whether the call returns nothing."""
 
 
 def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool = False) -> str:
-    """The registration; raises CannotExpressError where the calls do not determine the operator. `schema`: if it is
-    known."""
+    """The registration of a stand-in; raises CannotExpressError where the calls do not determine the operator.
+    `schema`: its schema, if known."""
     own = name.replace("::", "_").replace(".", "_")
-    telling = [
-        recorded for recorded in calls if not recorded.nothing
-    ] or calls  # a result that nobody uses says nothing
+    telling = [recorded for recorded in calls if not recorded.nothing] or calls  # an unused result says nothing
     first = telling[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
     if any(len(recorded.args) != len(first.args) or list(recorded.kwargs) != list(first.kwargs) for recorded in calls):
@@ -439,7 +437,7 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
 
 
 def _columns(calls: Sequence[OpCall]) -> list[tuple[Arg, ...]]:
-    """The arguments of calls, place by place."""
+    """The arguments of all calls, grouped by position."""
     return list(zip(*([*call.args, *call.kwargs.values()] for call in calls), strict=True))
 
 
@@ -512,8 +510,8 @@ def _type(kinds: Sequence[str], name: str) -> str:
 
 
 def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Sequence[Sequence[Arg]], name: str) -> str:
-    """An expression that makes an uninitialised output: like an argument, else of sizes that are an argument's or a
-    number."""
+    """An expression that creates an uninitialised output: like an argument, else with sizes that are an argument's or
+    numbers."""
     wanted: list[TensorValue] = []
     for call in calls:
         value = call.result[at]
@@ -560,7 +558,7 @@ def _tensor(arg: Arg, call: OpCall) -> TensorValue | None:
 
 
 def results(value: Value | None, *, used: bool) -> tuple[list[Value | None], bool, bool]:
-    """What a recorded value says: (outputs, whether they are a list, whether there are none)."""
+    """Describes a recorded result: (outputs, whether they are a list, whether there are none)."""
     if isinstance(value, SequenceValue) and used:
         return list(value.items), value.kind == "list", False
     if not used or value is None or isinstance(value, ConstValue):

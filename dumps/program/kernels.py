@@ -1,7 +1,8 @@
-"""The user's own Triton kernels as text for programs: their definitions, and calls of them that a reader would write.
+"""The user's own Triton kernels as text for programs: their definitions, and calls of them as a person would write
+them.
 
-Imports no torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has them
-is run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
+Imports no torch and runs nothing. The definitions are the user's recorded source, so a program that contains them is
+run only where the user trusts the dump. Without a GPU such a program lets Triton interpret the kernels.
 
 For example:
 
@@ -43,7 +44,8 @@ _LAUNCHED = [
 
 @dataclass
 class Definitions:
-    """`imports`: statements that come before `source`, that of triton first; `names` are defined by it."""
+    """`imports`: statements that come before `source`, that of triton first; `names`: the names that `source`
+    defines."""
 
     imports: list[str] = field(default_factory=list[str])
     source: str = ""
@@ -53,10 +55,10 @@ class Definitions:
 
 
 def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> Definitions:
-    """All kernels in one program; what several of them use stands once. `functional`: calls of FUNCTIONAL are among
-    them.
+    """The definitions of all kernels in one program; shared definitions stand once. `functional`: some calls are of
+    FUNCTIONAL.
 
-    Raises RefusedError where a kernel was not saved whole, or where two of them mean different things by one name.
+    Raises RefusedError where a kernel was not saved completely, or where two kernels use one name for different things.
     """
     defined, blocks, owners = Definitions(), dict[str, None](), dict[str, str]()
     for kernel in kernels:
@@ -85,7 +87,7 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
 
 
 def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> str:
-    """A wrapper node as an expression. Raises RefusedError for what has no plain form."""
+    """A wrapper node as an expression. Raises RefusedError for a call without a plain form."""
     place, where = node.kwargs.get("kernel_idx"), writer.where
     if not isinstance(place, int) or not 0 <= place < len(kernels):
         raise RefusedError(where, "the source of its Triton kernel was not recorded", "record the run again")
@@ -105,7 +107,7 @@ def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> s
 
 
 def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
-    """One grid, or a function of the configuration where they differ."""
+    """The grid of a call; a function of the configuration where the grids differ."""
     grids = [writer.argument(axes) for axes in cast("list[Any]", node.kwargs.get("grid") or [])]
     if not grids:
         raise RefusedError(writer.where, "its grid was not recorded")
@@ -123,7 +125,7 @@ def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
 
 
 def _constant(value: Any, where: str) -> str:
-    """A recorded expression, if it is one."""
+    """The text of a recorded constant, after a check that it is an expression."""
     try:
         syntax.expression(str(value))
     except (SyntaxError, ValueError) as error:
@@ -152,7 +154,7 @@ def _parsed(kernel: TritonKernel, where: str) -> ast.Module:
 
 
 def _statements(kernel: TritonKernel, where: str) -> Iterator[tuple[list[str], str]]:
-    """(the names that it defines, its text) of each statement."""
+    """Yields (the names that it defines, its text) for each statement."""
     lines = kernel.program.splitlines()
     for statement in _parsed(kernel, where).body:
         first = statement.lineno
@@ -166,7 +168,7 @@ def _statements(kernel: TritonKernel, where: str) -> Iterator[tuple[list[str], s
 
 
 def _joined(blocks: list[str]) -> str:
-    """Definitions with two empty lines between them, assignments together."""
+    """Definitions with two empty lines between them; assignments stay together."""
     text = ""
     for before, block in zip(["", *blocks], blocks, strict=False):
         apart = any(part.startswith(("@", "def ", "class ", "if ")) for part in (before, block))

@@ -1,6 +1,6 @@
 """The style of graph.py: a record as a torch.nn.Module class, in a program that needs torch only and runs it eagerly.
 
-Imports no torch, and writes nothing of a record but checked names and repr() into the program. The program defines
+Imports no torch, and writes only checked names and repr() of a record's contents into the program. The program defines
 `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
 paths of a subgraph begin with its own ("body_0.weight").
 
@@ -178,7 +178,7 @@ if __name__ == "__main__":
 _WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex
 getattr divmod pow print tuple list dict str type object super"""
 _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
-"""Higher-order ops that look at the FX graph of what they are given."""
+"""Higher-order ops that need FX graphs as arguments."""
 _OWN_OPS = frozenset(
     {"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", "numpy", *OP_HOMES}
 )
@@ -195,7 +195,7 @@ def program(record: GraphRecord) -> str:
     how = "Runs eagerly: python graph.py. Inputs are those stored beside it, the others are synthesised."
     head = [f'"""{_one_line(title)}', "", how, '"""', ""]
     ambient, early = record.ambient, record.stage in GRAD_STAGES
-    autocast = dict(ambient.autocast) if early else {}  # later, what it did is in the graph already
+    autocast = dict(ambient.autocast) if early else {}  # later stages have the effect of autocast in the graph
     settings = {"grad": ambient.grad and early, "inference_mode": ambient.inference_mode, "autocast": autocast}
     printer = _Module(record)
     kernels = printer.kernels
@@ -219,7 +219,8 @@ def _inputs(record: GraphRecord) -> list[str]:
     """`INPUTS = {name: specification}` in placeholder order.
 
     A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for
-    all symbols, `bound` for an integer tensor that holds indices, and `filled` for one whose only number is known.
+    all symbols, `bound` for an integer tensor that holds indices, and `filled` for a tensor whose elements are all
+    equal.
     """
     known, limits = numbers_and_bounds(record)
     statistics = {item.name: item.statistics or {} for item in record.inputs}
@@ -244,7 +245,8 @@ def _stored(stored: StoredTensor, where: str) -> dict[str, Any]:
 
 
 def _short(value: TensorValue) -> dict[str, Any]:
-    """A tensor's fields; left out is what the program assumes: the CPU, and the strides of a contiguous tensor."""
+    """A tensor's fields, without those that equal the program's defaults: the CPU, and the strides of a contiguous
+    tensor."""
     fields = cast("dict[str, Any]", msgspec.to_builtins(value))
     contiguous = [math.prod(int(n) for n in value.shape[i + 1 :]) for i in range(len(value.shape))]
     for name, assumed in (("device", "cpu"), ("stride", contiguous)):
@@ -274,7 +276,7 @@ def _specification(value: Value | None, known: Numbers, bound: int | None, where
 
 
 class _Module(Printer):
-    """Renders one graph as a class; those of its subgraphs stand before it."""
+    """Renders one graph as a class, after the classes of its subgraphs."""
 
     TAKEN = frozenset(_WORDS.split())
     SHORT = frozenset({"aten"})
@@ -290,7 +292,7 @@ class _Module(Printer):
         self._places: dict[int, str] = {}
 
     def classes(self) -> Iterator[list[str]]:
-        """The class, those of its subgraphs before it."""
+        """Yields the classes of the subgraphs, then the graph's own."""
         owners: dict[str, str] = {}
         for path, subgraph in self.body.subgraphs.items():
             owners[path] = identifier(f"{self.own}_{path.replace('.', '_')}", f"subgraph {path}")
@@ -365,12 +367,12 @@ class _Module(Printer):
 
 
 def _place(stack: str) -> str:
-    """The user's line of a stack, "model.py:12 y = self.fc(x)"; empty when there is none."""
+    """The user's line from a stack trace, "model.py:12 y = self.fc(x)"; empty when there is none."""
     return _one_line(" ".join(user_frame(stack)).strip())[:120]
 
 
 def _modules(record: GraphRecord) -> list[str]:
-    """Modules beside torch that the targets live in."""
+    """The modules of the targets, beside torch."""
     modules: set[str] = set()
     for node in nodes(record.graph):
         if node.target in CHECKPOINTS:
@@ -390,7 +392,7 @@ def _modules(record: GraphRecord) -> list[str]:
 
 
 def _libraries(record: GraphRecord) -> list[str]:
-    """Ops of libraries that the program cannot import by itself, as dotted names."""
+    """Ops of libraries that the program does not import, as dotted names."""
     targets = (node.target.split(".") for node in nodes(record.graph) if node.op == "call_function")
     return sorted({".".join(parts[:2]) for parts in targets if parts[0] not in _OWN_OPS})
 

@@ -1,4 +1,4 @@
-"""The text of `repro.py`: one program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if
+"""The text of `repro.py`: a program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if
 unsure.
 
 Which of the programs fails is found by running them (minifier.report), never guessed. Imports no torch.
@@ -31,12 +31,12 @@ from .settings import sources, state_of
 from .text import CannotExpressError, Lines, blocks, broken, dotted, indented, items, quoted
 
 MOST_SYMBOLS = 4
-"""The most symbols that are tried alone; a graph of more is tried with all of them marked."""
+"""The most symbols that are tried one by one; with more symbols, only all of them together are tried."""
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One dimension of an input; `symbol` is what its size was recorded as."""
+class MarkedSize:
+    """One dimension of an input; `symbol` is its size as recorded."""
 
     name: str
     dim: int
@@ -45,10 +45,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Sizing:
-    """Sizes of a repro: fixed where `marks` is empty, else these dimensions dynamic. `needed`: fixed sizes were seen to
-    pass."""
+    """Sizes of a repro: fixed where `marks` is empty, else these dimensions are dynamic. `needed`: the failure was seen
+    to vanish with fixed sizes."""
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[MarkedSize, ...] = ()
     needed: bool = False
 
     def sentence(self) -> str:
@@ -61,22 +61,22 @@ class Sizing:
         return f"{listed} dynamic (mark_dynamic), as recorded."
 
     def dims(self) -> dict[str, str]:
-        """Input -> its dynamic dimensions, as `mark_dynamic` takes them."""
+        """Input -> its dynamic dimensions, in the form of an argument of `mark_dynamic`."""
         dims: dict[str, list[int]] = {}
         for mark in self.marks:
             dims.setdefault(mark.name, []).append(mark.dim)
         return {name: str(own[0] if len(own) == 1 else tuple(own)) for name, own in dims.items()}
 
 
-def listing(marks: tuple[Mark, ...]) -> str:
-    """ "x, dimension 0, and w, dimension 1," of several; "x, dimension 0," of one."""
+def listing(marks: tuple[MarkedSize, ...]) -> str:
+    """The marks in words: "x, dimension 0, and w, dimension 1," for several; "x, dimension 0," for one."""
     return " and ".join(f"{mark.name}, dimension {mark.dim}," for mark in marks)
 
 
-def symbolic_dims(record: GraphRecord, hints: Mapping[str, Any]) -> list[Mark]:
-    """The dimensions of inputs whose sizes are symbols and that can be marked: a size of 0 or 1 never is dynamic."""
+def symbolic_dims(record: GraphRecord, hints: Mapping[str, Any]) -> list[MarkedSize]:
+    """The dimensions of inputs that have symbolic sizes and can be marked: a size of 0 or 1 is never dynamic."""
     return [
-        Mark(node.name, dim, str(extent))
+        MarkedSize(node.name, dim, str(extent))
         for node in record.graph.nodes
         if node.op == "placeholder" and isinstance(node.value, TensorValue)
         for dim, extent in enumerate(node.value.shape)
@@ -128,12 +128,12 @@ _FLAGS = 'FAULT, UNSURE = "--without-fault" not in sys.argv, 125 if "--git-bisec
 _HOOK = 'sys.excepthook = lambda t, e, b: (sys.__excepthook__(t, e, b), print(f"cannot tell: {e!r}"), sys.exit(UNSURE))'
 _WIDTH = 100
 MOST_LINES = 60
-"""The most lines of a program with its inputs written out; a longer one has them all in the file beside it."""
+"""The most lines of a program with its inputs written out; a longer program has them all in the file beside it."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """A program, the file that has to lie beside it (None: it stands alone), and how it enters and gets its inputs."""
+    """A program, the file that it needs beside it (None: no file), its entry, and the form of its inputs."""
 
     text: str
     sidecar: bytes | None
@@ -141,15 +141,15 @@ class Script:
     way: Way
     seeded: bool
     case: ReproFacts
-    """What it was written from."""
+    """The data that the program was written from."""
     stand: Stand
-    """What stands for the rung."""
+    """The replacement for the rung."""
     notes: tuple[str, ...] = ()
     sizing: Sizing | None = None
-    """Which sizes are dynamic; None: as many as torch makes so."""
+    """Which sizes are dynamic; None: torch decides."""
 
     def like(self, *, case: ReproFacts | None = None, sizing: Sizing | None = None) -> Script:
-        """A copy with some fields replaced."""
+        """Writes the program again with some arguments replaced."""
         return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand)
 
 
@@ -164,7 +164,7 @@ def script_of(
     script = _script(sized, entry, way, sizing, stand)
     if way == "literal" and script.text.count("\n") > MOST_LINES and not case.ops:
         script = replace(_script(sized, entry, "stored", sizing, stand), way=way)
-    if case.off == "left out" and "if FAULT:" not in script.text:  # nothing is there that could be left out
+    if case.off == "left out" and "if FAULT:" not in script.text:  # there is nothing to leave out
         return script_of(replace(case, off="eager"), entry, way, sizing, stand=stand)
     return replace(script, case=case)
 
@@ -210,14 +210,14 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
 
 
 def _blocks(*parts: str | Lines) -> str:
-    """Functions and statements with an empty line between them: a reader has the whole program on one screen."""
+    """Functions and statements with one empty line between them, so that the whole program fits on a screen."""
     return blocks(*parts).replace("\n\n\n", "\n\n")
 
 
 def _head(
     case: ReproFacts, entry: Entry, sidecar: bool, notes: Sequence[str], remarks: Sequence[str], sizing: Sizing | None
 ) -> list[str]:
-    """The docstring."""
+    """The lines of the docstring."""
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or case.torch or "of unknown version"
     shown = _one_line(case.failure_text or failure.kind, 160)
@@ -254,7 +254,7 @@ def _head(
 
 
 def _off_text(case: ReproFacts) -> str:
-    """What the program does with --without-fault."""
+    """The effect of --without-fault, in words."""
     if case.off == "eager" and case.failure.stage == "eager":
         return "it cannot tell, for eager mode fails by itself"
     if case.off == "eager":
@@ -266,7 +266,7 @@ def _off_text(case: ReproFacts) -> str:
 
 
 def _sizes_text(case: ReproFacts, entry: Entry, sizing: Sizing | None) -> list[str]:
-    """Which sizes are dynamic, where the graph was recorded with such."""
+    """A sentence on the dynamic sizes, where the graph was recorded with symbolic ones."""
     if not case.record.symbols:
         return []
     if sizing is not None:
@@ -278,18 +278,19 @@ def _sizes_text(case: ReproFacts, entry: Entry, sizing: Sizing | None) -> list[s
 
 
 def _one_line(text: str, limit: int) -> str:
-    """Text that can stand in a docstring: one line, no quotes that end it, no backslashes."""
+    """Makes a text safe for a docstring: one line, no quotes that end it, no backslashes."""
     return flat(text.replace("\\", "/").replace('"', "'"), limit)
 
 
 def flaky_sentence(rate: Rate, subject: str = "This program") -> str:
-    """How flaky it is and what the program does about it."""
+    """A sentence on how flaky the failure is, and how often the program retries."""
     most = rate.repeats()
     return f"Flaky: {rate} runs failed where it was found. {subject} makes fresh ones until one does, {most} at most."
 
 
 def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
-    """What the body uses, and the user's own modules after torch. A torch that does not start never exits with 1."""
+    """The imports that the body uses, and the user's own modules after torch. A torch that fails to import never exits
+    with 1."""
     first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
     own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.modules]
     if own and case.off == "left out" and not case.needs_imports:
@@ -298,10 +299,10 @@ def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
 
 
 def until_shown(rate: Rate) -> list[str]:
-    """A loop right behind the imports: the program runs itself in fresh processes until one shows a flaky failure.
+    """A loop right after the imports: the program runs itself in fresh processes until one of them shows a flaky
+    failure.
 
-    Each run is a process of its own with the caches of graphs off: what compiled once without it would hide it from the
-    next.
+    Each run is its own process with the graph caches off: a compile without the failure would hide it from later runs.
     """
     return [
         f"RUNS = {rate.repeats()}  # fresh processes that are tried",
@@ -318,10 +319,10 @@ def until_shown(rate: Rate) -> list[str]:
 def _inputs(
     case: ReproFacts, source: InputSource, names: Sequence[str], sizing: Sizing | None
 ) -> tuple[list[str], bytes | None]:
-    """The function that makes the inputs, and the file beside the program that it reads.
+    """The function that returns the inputs, and the file beside the program that it reads.
 
-    It seeds what it draws, and what the graph and the gradients that arrive draw after it, so that every run starts
-    alike.
+    It seeds its own random numbers, and those that the graph and the incoming gradients draw later, so that all runs
+    are equal.
     """
     lines = [f"def {source.maker}:"]
     tangents = case.facts.wants_backward and case.failure.kind in ("accuracy", "nan")
@@ -359,7 +360,7 @@ def _inputs(
 def _compiled(
     case: ReproFacts, entry: Entry, sizing: Sizing | None, stand: Stand, program: FunctionText
 ) -> tuple[str, Lines, Lines]:
-    """The compiled function as an expression, the function that it names, if it does, and statements that make it."""
+    """The compiled function as an expression, the lines that define it, if needed, and statements that prepare it."""
     making: Lines = []
     if case.off == "eager" and case.failure.stage == "eager":
         making = ["if not FAULT:", '    raise RuntimeError("eager mode fails by itself")']
@@ -386,6 +387,6 @@ def _compiled(
 
 
 def _varying(case: ReproFacts) -> bool:
-    """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any
-    case."""
+    """Whether some size was symbolic when the graph was recorded; sizes known only at run time (u0) always are, and do
+    not count."""
     return any(not symbol.name.startswith(("u", "zuf")) for symbol in case.record.symbols)

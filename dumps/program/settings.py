@@ -1,7 +1,8 @@
-"""Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
+"""Recorded settings, global state and process groups as statements of a program, where they differ from a fresh
+process.
 
-Imports no torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the
-user trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
+Imports no torch. A setting without a plain form (a custom pass, a callable) is written with its recorded source where
+the user trusts that; else it is listed as left out, as is a setting that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -31,21 +32,21 @@ CONFIG_MODULES = {
 }
 
 SET_BY_TORCH = {"functorch": ("unlift_effect_tokens", "selective_decompose"), "inductor": ("fx_graph_cache",)}
-"""Settings that torch.compile itself changes while it compiles (2.13.0); a plain torch.compile changes them again."""
+"""Settings that torch.compile itself changes while it compiles (2.13.0), as a plain torch.compile will do again."""
 
 _AUTOCAST = {"cpu": "bfloat16", "cuda": "float16"}
-"""What autocast casts to where nobody has said it."""
+"""The default dtype of autocast, by device."""
 
 _INNER_KWARGS = ("static_input_idxs", "is_inference", "is_backward", "cudagraphs")
 
 _COLLECTIVES = ("_c10d_functional.", "c10d_functional.", "_c10d_functional_autograd.")
 _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_into_tensor_coalesced": 1}
-"""Where the size of its group stands among the arguments of a collective."""
+"""Collective -> the position of the group's size among its arguments."""
 
 
 class State(NamedTuple):
-    """What differs from a fresh process: assignments of settings, other statements, what has no plain form, sentences
-    for the head."""
+    """Differences from a fresh process: assignments of settings, other statements, settings without a plain form,
+    sentences for the program's docstring."""
 
     settings: list[str]
     around: list[str]
@@ -54,7 +55,7 @@ class State(NamedTuple):
 
 
 def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State:
-    """Statements that restore what was recorded, `config` in place of its settings."""
+    """Statements that restore the recorded state, with `config` in place of the recorded settings."""
     own = {name: text for definition in sources(case) for name, text in definition.values.items()}
     settings, left_out = config_lines(config, own, trusted=case.trust or case.ours)
     groups, remarks = group_lines(case.record)
@@ -82,8 +83,7 @@ _SET = re.compile(
 
 
 def plain_change(code: str) -> str:
-    """A work-around of a known form, as it can stand in a program; empty for any other text, which may come from a
-    file."""
+    """Returns a work-around of a known form unchanged; empty for any other text, which may come from a file."""
     lines = code.splitlines()
     set_here = [match for line in lines if (match := _SET.fullmatch(line))]
     refused = any(refusal(setting["room"], setting["name"], syntax.literal(setting["value"])) for setting in set_here)
@@ -91,8 +91,8 @@ def plain_change(code: str) -> str:
 
 
 def sources(case: ReproFacts) -> list[DefinitionRecord]:
-    """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators
-    too."""
+    """The user's code that defines settings without a plain form; empty where it is not trusted, or also registers
+    operators."""
     definitions = case.record.definitions if case.trust else []
     in_force = {f"{room}.{name}" for room, values in case.record.config.items() for name in values}
     whole = [own for own in definitions if own.program and not own.missing and "from __future__" not in own.program]
@@ -102,7 +102,7 @@ def sources(case: ReproFacts) -> list[DefinitionRecord]:
 def config_lines(
     config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({}), *, trusted: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Assignments that restore the recorded settings, and sentences on those that have no plain form, or that a dump
+    """Assignments that restore the recorded settings; and sentences on settings that have no plain form, or that a dump
     may not set unless it is `trusted`.
 
     `own`: setting -> expression over the user's code.
@@ -130,13 +130,13 @@ def config_lines(
 
 
 def random_lines(case: ReproFacts) -> list[str]:
-    """Settings by which compiled code draws random numbers as eager mode does, so that they can be compared."""
+    """Settings with which compiled code draws the same random numbers as eager mode, where results are compared."""
     compared = case.failure.kind in ("accuracy", "nan") and case.rung in ("inductor", "inductor_nofuse")
     return ["torch._inductor.config.fallback_random = True"] if compared and case.facts.is_random else []
 
 
 class _Settings(Writer):
-    """Writes the values that a setting may have: numbers, texts, and lists, tuples and dicts of them."""
+    """Writes the values that a setting may have: numbers, texts, and lists, tuples and dicts of these."""
 
     PLAIN = True
 
@@ -171,7 +171,7 @@ def ambient_lines(case: ReproFacts) -> list[str]:
 
 
 def process_lines(ambient: Ambient) -> list[str]:
-    """Statements that restore what holds for all threads of a process, where it differs from a fresh one."""
+    """Statements that restore the state of all threads of a process, where it differs from a fresh process."""
     lines: list[str] = []
     if ambient.deterministic:
         lines.append(f"torch.use_deterministic_algorithms(True, warn_only={ambient.deterministic_warn_only})")
@@ -194,11 +194,12 @@ def inner_kwargs(recorded: Mapping[str, Arg]) -> str:
 
 
 def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
-    """Statements that make the process groups of a graph's collectives, and sentences for the head; none where it has
-    none.
+    """Statements that create the process groups of a graph's collectives, and sentences for the program's docstring;
+    both empty without collectives.
 
-    One process makes them, so that it runs without torchrun. Where all groups had one rank they are real (gloo); larger
-    ones are torch's "fake" backend, whose collectives have the recorded shapes and move nothing, and the head says so.
+    One process creates them, so the program runs without torchrun. If all groups had one rank they are real (gloo);
+    larger groups use torch's "fake" backend, whose collectives have the recorded shapes and move no data, and a
+    sentence says so.
     """
     sizes: dict[str, int] = {}
     for body in bodies(record.graph):

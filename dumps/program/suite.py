@@ -1,12 +1,11 @@
 """A test in the style of PyTorch's suites, from the text of a repro: it fails while the bug is there, and passes once
 it is gone.
 
-Also: endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Imports no
-torch.
+Also: the judging parts of a repro for exceptions, and for a run that dies, hangs, or needs too much time or memory.
+Imports no torch.
 
-What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is
-written again, as a comparison of compiled and eager. Which of the forms fails is found by running them
-(minifier.report). Imports no torch.
+The program's graph, inputs, operators and settings are taken over unchanged; its judging part is replaced by a
+comparison of compiled and eager. Which of the forms fails is found by running them (minifier.report). Imports no torch.
 
 For example:
 
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from .endings import Runs
 
 LIMIT_S, LEAST_S, MOST_S, BEGINS_S = 120, 15, 300, 25
-"""Seconds after which a compile of a small case hangs, where no limit was recorded; what any compile may take; the
-longest that a program waits on an idle machine; and what a process needs before its second compile."""
+"""Seconds: after which a compile of a small case counts as a hang where no limit was recorded; that any compile may
+take; the longest wait of a program on an idle machine; and that a process needs before its second compile."""
 
 OUT_OF_MEMORY_BYTES = 2 << 30
 """Bytes that the compiled run of a small case may map, where the original ran out of memory."""
@@ -47,11 +46,12 @@ class DyingProgram:
     def __init__(self, *lines: str, functions: Sequence[Lines] = ()) -> None:
         self.lines, self.functions = lines, list(functions)
         self.expected: Lines = []
-        """Statements that come before all others: which exception is looked for."""
+        """Statements before all others: the exception that is expected."""
 
 
 def limit_s(failure: FailureWords) -> int:
-    """Seconds to wait for a hang: less than the limit when it was found, which a reduced case is only just above."""
+    """Seconds to wait for a hang: less than the original limit, because a reduced case may exceed that only
+    slightly."""
     return min(MOST_S, max(LEAST_S, int(failure.size * 0.8))) if failure.kind == "hang" and failure.size else LIMIT_S
 
 
@@ -69,11 +69,11 @@ _JUDGED = [
     "    traceback.print_exc()",
     '    sys.exit(f"BUG: {ERROR}")',
 ]
-"""Judges an exception: the expected one is the bug; any other one ends in the hook."""
+"""Judges an exception: the expected one is the bug; any other one is raised again, to the hook."""
 
 
 def crash(run: Runs) -> DyingProgram:
-    """The ending for an exception while it compiles or runs."""
+    """The judging part for an exception in the compile or the run."""
     return DyingProgram(
         *run.eager(),
         "try:",
@@ -86,7 +86,7 @@ def crash(run: Runs) -> DyingProgram:
 
 
 def missing_error(run: Runs) -> DyingProgram:
-    """The ending for an exception of eager mode that compiled code does not raise."""
+    """The judging part for an exception of eager mode that compiled code does not raise."""
     raised = [
         "def raised(function):",
         "    try:",
@@ -108,8 +108,8 @@ def missing_error(run: Runs) -> DyingProgram:
 def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgram:
     """The ending for a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
 
-    `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake
-    tensors, which need no device and no memory.
+    `torch.compile` gets inputs with values and is stopped after the compile; the inner compiler gets fake tensors,
+    which need no device and no memory.
     """
     fake = ["with FakeTensorMode(allow_non_fake_inputs=True):", "    inputs = make_inputs()"]
     inputs = fake if inner else ["inputs = make_inputs()"]
@@ -153,13 +153,13 @@ def _child(run: Runs, *before: str, why: str = "") -> Lines:
 
 
 def _warm(run: Runs) -> Lines:
-    """A first compile, of something else: what that loads is not what is measured."""
+    """A first compile of something else, so that its one-time loading is not measured."""
     on = ', device="cuda"' if run.facts.on_cuda else ""
     return [f"torch.compile(lambda x: x + 1)(torch.ones(2{on}))  # the first compile of a process is not measured"]
 
 
 def signal(run: Runs) -> DyingProgram:
-    """The ending for a process that is killed."""
+    """The judging part for a process that is killed by a signal."""
     end = death_of(run.failure)
     return DyingProgram(
         *_child(run),
@@ -172,7 +172,7 @@ def signal(run: Runs) -> DyingProgram:
 
 
 def hang(run: Runs) -> DyingProgram:
-    """The ending for a run that does not end: a thread that needs no lock of Python's ends the program."""
+    """The judging part for a run that does not end: a thread that does not need Python's lock ends the program."""
     busy = "min(2, max(1, os.getloadavg()[0] / os.cpu_count()))"
     return DyingProgram(
         *run.eager(),
@@ -188,7 +188,7 @@ def hang(run: Runs) -> DyingProgram:
 
 
 def slow(run: Runs) -> DyingProgram:
-    """The ending for a compile that takes too long."""
+    """The judging part for a compile that takes too long."""
     over = f"{float(run.failure.message):g}"
     return DyingProgram(
         *run.eager(),
@@ -202,7 +202,7 @@ def slow(run: Runs) -> DyingProgram:
 
 
 def memory(run: Runs) -> DyingProgram:
-    """The ending for a memory peak, or for running out of memory."""
+    """The judging part for a memory peak, or for running out of memory."""
     return _peak(run) if run.failure.detail == "peak" else _out_of_memory(run)
 
 
@@ -259,8 +259,8 @@ def _out_of_memory(run: Runs) -> DyingProgram:
 
 
 FORMS: tuple[dict[str, str], ...] = ({}, {"rtol": "1e-6", "atol": "0"}, {"rtol": "1e-9", "atol": "0"})
-"""How close compiled and eager have to be: as close as PyTorch's tests ask by dtype, else closer, for a bug that is
-small."""
+"""Tolerances for compiled against eager: the defaults of PyTorch's tests by dtype, then stricter ones, for a small
+error."""
 
 _CONFIG = "config"
 _DEADLY = ("signal", "hang")
@@ -269,7 +269,7 @@ _RESTORES = {
     "torch.set_float32_matmul_precision": "torch.get_float32_matmul_precision",
     "torch.set_default_dtype": "torch.get_default_dtype",
 }
-"""What sets a global state -> what it was before."""
+"""Function that sets a global state -> function that returns its current value."""
 _HEAD = [
     "try:",
     "    from torch._inductor.test_case import run_tests, TestCase",
@@ -279,9 +279,10 @@ _HEAD = [
 
 
 @dataclass
-class Parts:
-    """What a program consists of: `imports`, everything before its inputs, functions from there on by name, the
-    settings of modules as (module, name, value), statements of a global state, and how it compiles, as an expression.
+class ProgramParts:
+    """The parts of a repro: `imports`; `before`, everything before its inputs; `functions` from there on by name;
+    `settings` of modules as (module, name, value); statements of a global `state`; and `compiled`, the compile call as
+    an expression.
     """
 
     text: str
@@ -293,14 +294,15 @@ class Parts:
     compiled: str = ""
 
 
-def parts_of(program: str) -> Parts:
-    """The parts of a repro. Raises CannotExpressError for a text that is none."""
+def parts_of(program: str) -> ProgramParts:
+    """Splits the text of a repro into its parts. Raises CannotExpressError for a text that is no repro, or has no
+    compiled function to call."""
     try:
         program = _faulty(program)
         tree = syntax.parsed(program)
     except SyntaxError as error:
         raise CannotExpressError("the repro is not a Python program", str(error)) from error
-    parts, inside = Parts(program), False
+    parts, inside = ProgramParts(program), False
     for node in tree.body:
         text = ast.get_source_segment(program, node) or ""
         decorators = [ast.get_source_segment(program, child) or "" for child in getattr(node, "decorator_list", [])]
@@ -329,12 +331,12 @@ def _is_plain_text(node: ast.stmt) -> bool:
 
 
 def _is_loop(text: str) -> bool:
-    """Whether a node belongs to the loop of a flaky program, or reads its flags."""
+    """Whether a statement belongs to the loop of a flaky program, or reads its flags."""
     return text.startswith(("RUNS = ", "if not sys.argv", "FAULT, UNSURE = "))
 
 
 def _faulty(program: str) -> str:
-    """The program without flags: the choices of `--without-fault` are made."""
+    """The program as it runs without flags: every test of FAULT is replaced by its branch."""
     asking = (node for node in ast.walk(syntax.parsed(program)) if isinstance(node, (ast.If, ast.IfExp)))
     chosen = next(((node, text) for node in asking if (text := _chosen(node, program)) is not None), None)
     if chosen is None:
@@ -349,7 +351,7 @@ def _faulty(program: str) -> str:
 
 
 def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
-    """What stays of a node that asks for the fault; None for any other."""
+    """The branch that remains of a node that tests FAULT; None for other nodes."""
     asks = ast.unparse(node.test)
     if isinstance(node, ast.IfExp) and asks == "FAULT":
         return ast.get_source_segment(program, node.body)
@@ -361,8 +363,9 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
     return None
 
 
-def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
-    """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
+def _statement(node: ast.stmt, text: str, parts: ProgramParts) -> None:
+    """Sorts a statement after the functions into `parts`: a setting, a state, or the compile call; others judge, and
+    are dropped."""
     for call in ast.walk(node):
         compiled = ast.unparse(call) if isinstance(call, ast.Call) else ""
         if compiled.startswith(("torch.compile(graph,", "torch.compile(graph)")):
@@ -376,8 +379,8 @@ def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
 
 
 def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, remark: str = "") -> str:
-    """The test of a program. `name`: of the test; `form`: which of FORMS; `remark`: a sentence for the head. Raises
-    CannotExpressError for a kind of failure that a test in that style does not show.
+    """Writes the test for a program. `name`: the test's name; `form`: index in FORMS; `remark`: a sentence for the
+    comment at its top. Raises CannotExpressError for a kind of failure that such a test cannot show.
     """
     parts = parts_of(program)
     lines, helpers = _judged(parts, failure, FORMS[form])
@@ -415,7 +418,7 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, rema
     return "".join(f"{line.rstrip()}\n" for line in "\n".join(text).rstrip().split("\n"))
 
 
-def _imports(parts: Parts, body: str) -> Iterator[str]:
+def _imports(parts: ProgramParts, body: str) -> Iterator[str]:
     """The imports that the test needs, those of the standard library first."""
     plain: list[str] = []
     others: list[str] = []
@@ -433,14 +436,14 @@ def _imports(parts: Parts, body: str) -> Iterator[str]:
     yield from ["", *others] if plain else others
 
 
-def _registering(parts: Parts) -> list[str]:
-    """Modules of the user's that are imported for what they register: those that the program names nowhere else."""
+def _registering(parts: ProgramParts) -> list[str]:
+    """The user's modules that are imported only for what they register."""
     names = [text.removeprefix("import ").partition("  #")[0] for text in parts.imports if text.startswith("import ")]
     return [name.partition(".")[0] for name in names if parts.text.count(f"import {name}  # registers ops")]
 
 
-def _needed(parts: Parts, text: str) -> set[str]:
-    """The functions that a text calls, and those that they call."""
+def _needed(parts: ProgramParts, text: str) -> set[str]:
+    """The functions that a text calls, directly or through others of them."""
     needed: set[str] = set()
     waiting = [text, parts.compiled]
     while waiting:
@@ -452,8 +455,8 @@ def _needed(parts: Parts, text: str) -> set[str]:
     return needed
 
 
-def _state(parts: Parts) -> tuple[list[str], list[str]]:
-    """Settings as decorators, and the global state as statements with their undoing."""
+def _state(parts: ProgramParts) -> tuple[list[str], list[str]]:
+    """Settings as decorators, and the global state as statements that are undone after the test."""
     patched: dict[str, list[str]] = {}
     for module, name, value in parts.settings:
         patched.setdefault(module, []).append(f"{quoted(name)}: {value}")
@@ -472,8 +475,8 @@ def _state(parts: Parts) -> tuple[list[str], list[str]]:
     return decorators, lines
 
 
-def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
-    """The statements of the test, and the method that compares, where there is one."""
+def _judged(parts: ProgramParts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The statements of the test, and the method that compares, if one is needed."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
         why = "the repro measures time or memory, or only compiles"
@@ -517,13 +520,13 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     return [f"self.common(graph, {parts.compiled})"], common
 
 
-def _called(parts: Parts, function: str) -> str:
+def _called(parts: ProgramParts, function: str) -> str:
     """One run, its results as a list; with gradients where autograd sees the graph."""
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
 
 def _in_a_child(failure: FailureWords) -> list[str]:
-    """The compiled run in a process of its own, which may die or not end."""
+    """The compiled run in a child process, which may die or hang."""
     return [
         'child = multiprocessing.get_context("spawn").Process(target=run_compiled)',
         "child.start()",
@@ -533,15 +536,15 @@ def _in_a_child(failure: FailureWords) -> list[str]:
     ]
 
 
-def _of_a_child(parts: Parts) -> list[str]:
-    """The function that the child process calls; it makes its own settings."""
+def _of_a_child(parts: ProgramParts) -> list[str]:
+    """The function that the child process calls, with its own settings."""
     settings = [f"{module}.{name} = {value}" for module, name, value in parts.settings]
     state = [line for text in parts.state for line in text.splitlines()]
     return ["def run_compiled():", *indented([*settings, *state, _called(parts, parts.compiled)])]
 
 
 def eager_of(suite: str) -> str:
-    """The test with torch's backend `eager`, which has to pass, so that the test itself is not at fault."""
+    """The same test with torch's backend `eager`; it has to pass, to show that the test itself is not at fault."""
     tree = syntax.parsed(suite)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile":
@@ -551,13 +554,13 @@ def eager_of(suite: str) -> str:
 
 
 def compiles(suite: str) -> bool:
-    """Whether the test enters through torch.compile, so that another backend can take its place."""
+    """Whether the test calls torch.compile, so that another backend can be used."""
     return "torch.compile(" in suite
 
 
 def failed_as(output: str, kind: str, error: str) -> bool:
     """Whether unittest's output shows the failure, not a test that cannot run."""
     last = (output.strip().splitlines() or [""])[-1]
-    if kind == "crash":  # an AssertionError of the compiler's is a failure to unittest
+    if kind == "crash":  # unittest counts the compiler's AssertionError as a failure
         return last in ("FAILED (errors=1)", "FAILED (failures=1)") and error.rpartition(".")[2] in output
     return last == "FAILED (failures=1)"

@@ -1,9 +1,8 @@
-"""What all styles of the printer share: names that may stand in a program, literals, arguments and nodes of a record,
-long lines.
+"""The common part of all styles of the printer: names that may stand in a program, literals, arguments and nodes of a
+record, long lines.
 
-Must not import torch. The text is run by whoever runs the program, so nothing of a record reaches it but checked
-identifiers, dotted names and repr(). A style says how a statement, a call and what a graph holds are written (`module`,
-`function`, `plain`).
+Must not import torch. The text will be executed, so of a record only checked identifiers, dotted names and repr() reach
+it. A style defines how a statement, a call, and the objects of a graph are written (`module`, `function`, `plain`).
 
 >>> quoted("a"), indented(["x = 1"]), broken("f(aaaa, bbbb)", 9)
 ('"a"', ['    x = 1'], ['f(aaaa,', '    bbbb)'])
@@ -31,7 +30,7 @@ from .case import symbol_homes
 
 _UTILS = "torch._dynamo.utils"
 MODULES = ("torch._numpy", _UTILS)
-"""What a program with such calls imports."""
+"""The imports of a program with calls of compiled NumPy."""
 
 
 def is_numpy(target: str) -> bool:
@@ -40,8 +39,8 @@ def is_numpy(target: str) -> bool:
 
 
 def wrapper(target: str) -> str:
-    """The expression for the callable. The target is a dotted name of plain identifiers, which the caller has
-    checked."""
+    """The expression for the callable of a compiled NumPy target, which is a dotted name of plain identifiers (checked
+    by the caller)."""
     _, *path = target.split(".")
     if path == ["getattr"]:
         return f"{_UTILS}.numpy_attr_wrapper"
@@ -53,8 +52,8 @@ def wrapper(target: str) -> str:
 
 
 def helper(target: str) -> tuple[str, str]:
-    """The name of a wrapper in a program for torch.compile, and the line that makes it: Dynamo does not trace the
-    wrappers, it writes them."""
+    """The name for a wrapper in a program for torch.compile, and the line that defines it: Dynamo writes the wrappers
+    into graphs, but cannot trace them."""
     name = target.replace(".", "_")
     return name, f"{name} = torch.compiler.allow_in_graph({wrapper(target)})"
 
@@ -64,7 +63,7 @@ Lines = list[str]
 WIDTH = 120
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("and", "or", "xor", "lshift", "rshift"))
-"""Operators of aten that are named so."""
+"""Operators of aten with dunder names."""
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
 _INFIX = {
     "Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "Pow": "**",
@@ -107,7 +106,7 @@ class OperatorFormError(CannotExpressError):
 
 
 def is_identifier(text: str) -> bool:
-    """A plain ASCII identifier that is no keyword."""
+    """Whether the text is a plain ASCII identifier and no keyword."""
     return IDENTIFIER.fullmatch(text) is not None and not keyword.iskeyword(text)
 
 
@@ -119,7 +118,7 @@ def identifier(text: str, where: str) -> str:
 
 
 def dotted(text: str, what: str) -> str:
-    """The text itself when it is a dotted name of plain identifiers without dunders; else CannotExpressError."""
+    """Returns the text, if it is a dotted name of plain identifiers without dunders; CannotExpressError otherwise."""
     parts = text.split(".")
     if parts[0] == "aten" and len(parts) == 3 and parts[1] in _DUNDER_OPS:
         return text
@@ -137,18 +136,18 @@ def quoted(value: bool | float | str | None) -> str:
 
 
 def items(texts: Iterable[str]) -> str:
-    """A tuple of these."""
+    """The text of a tuple with these items."""
     listed = list(texts)
     return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
 
 
 def indented(lines: Iterable[str], by: str = "    ") -> list[str]:
-    """Lines of a block."""
+    """The lines, indented as a block."""
     return [by + line if line else line for line in lines]
 
 
 def broken(line: str, width: int = WIDTH) -> list[str]:
-    """A line of a program as several where it is too long: broken behind commas that lie in brackets and in no text."""
+    """Breaks a line of a program that is too long into several, after commas inside brackets and outside of strings."""
     if len(line) <= width:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
@@ -176,15 +175,15 @@ def broken(line: str, width: int = WIDTH) -> list[str]:
 
 
 def blocks(*parts: str | Iterable[str]) -> str:
-    """Functions and statements with two empty lines between them; what is empty is left out."""
+    """Functions and statements with two empty lines between them; empty parts are left out."""
     texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
     return "\n\n\n".join(text for text in texts if text)
 
 
 def names_read(body: str) -> set[str]:
-    """The names and dotted names that stand in a program, each with all that it begins with: "math.pi" and "math".
+    """The names and dotted names in a program, each with its prefixes: "math.pi" and "math".
 
-    Raises CannotExpressError for a text that is no program (a million brackets).
+    Raises CannotExpressError for a text that cannot be parsed (a million brackets).
     """
 
     def name_of(node: ast.AST) -> str:
@@ -200,10 +199,10 @@ def names_read(body: str) -> set[str]:
 
 
 def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
-    """The Python expression for a call_function target; RefusedError for what is not of torch, NumPy, operator, math,
-    builtins.
+    """The Python expression for a call_function target; RefusedError for one outside of torch, NumPy, operator, math
+    and builtins.
 
-    `short`: namespaces of operators that the program has by their own names.
+    `short`: namespaces of operators that the program defines as variables.
     """
     parts = name.split(".")
     if name.startswith("opaque:") or len(parts) < 2 or not all(IDENTIFIER.fullmatch(part) for part in parts):
@@ -221,7 +220,7 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
 
 
 def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
-    if isinstance(tree, expressions.Name):
+    if isinstance(tree, expressions.SymbolName):
         if tree.name not in names:
             raise RefusedError(f"the symbol {tree.name!r}", "no input has this size")
         return names[tree.name]
@@ -240,14 +239,14 @@ def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
 
 
 class Writer:
-    """Writes arguments. `names` maps nodes to variables, `symbols` symbols to variables, `tensors` tensors to
-    expressions.
+    """Writes arguments as Python. `names`: node -> variable; `symbols`: symbol -> variable; `tensors`: tensor ->
+    expression.
 
     `strings`: the record's table of long texts.
     """
 
     PLAIN = False
-    """Double quotes, and sizes as tuples."""
+    """Whether to write double quotes, and sizes as tuples."""
 
     def __init__(self, names: dict[str, str], where: str = "", strings: Sequence[str] = ()) -> None:
         self.names: dict[str, str] = names
@@ -256,7 +255,7 @@ class Writer:
         self.tensors: dict[str, str] = {}
 
     def literal(self, value: bool | float | str | None) -> str:
-        """A number or a text."""
+        """A number or a text as a literal."""
         return quoted(value) if self.PLAIN else repr(value)
 
     def dtype(self, name: str) -> str:
@@ -264,13 +263,13 @@ class Writer:
         return f"torch.{name}"
 
     def device(self, name: str) -> str:
-        """A device as an expression; RefusedError for a name that none can have."""
+        """A device as an expression; RefusedError for a malformed name."""
         if not _DEVICE.fullmatch(name):
             raise RefusedError(self.where, f"{name[:40]!r} is not a device")
         return f"torch.device({self.literal(name)})"
 
     def argument(self, arg: Arg) -> str:
-        """The Python text of an encoded argument; RefusedError for what has no form in a program."""
+        """The Python text of an encoded argument; RefusedError for an argument without a form in a program."""
         if arg is None or isinstance(arg, (bool, int, float, str)):
             return self.literal(arg)
         if isinstance(arg, list):
@@ -287,18 +286,18 @@ class Writer:
         return text
 
     def items(self, args: Iterable[Arg]) -> str:
-        """A tuple of arguments."""
+        """The text of a tuple of encoded arguments."""
         return items(self.argument(item) for item in args)
 
     def expression(self, text: str) -> str:
-        """A symbol expression; RefusedError for a function that has no Python form."""
+        """A symbol expression as Python; RefusedError for a function without a Python form."""
         try:
             return _expression(expressions.parse(text), self.symbols)
         except GraphdbgError as error:
             raise type(error)(self.where, str(error)) from error
 
     def function_name(self, name: str) -> str:
-        """A target that is used as an argument; RefusedError for what may not be called."""
+        """A target that is used as an argument; RefusedError for one that may not be called."""
         return target(name, self.where)
 
     def keywords(self, pairs: Iterable[tuple[str, Arg]]) -> list[str]:
@@ -306,7 +305,7 @@ class Writer:
         return [f"{self.word(key)}={self.argument(value)}" for key, value in pairs]
 
     def word(self, text: str) -> str:
-        """The text, if it is a plain identifier."""
+        """Returns the text, if it is a plain identifier; RefusedError otherwise."""
         return identifier(text, self.where)
 
 
@@ -316,7 +315,7 @@ class Printer(Writer):
 
     TAKEN: frozenset[str] = frozenset()
     SHORT: frozenset[str] = frozenset()
-    """Namespaces of operators that the program has by their own names."""
+    """Namespaces of operators that the program defines as variables."""
     INDENT, WIDTH = "    ", WIDTH
 
     def __init__(self, record: GraphRecord) -> None:
@@ -330,8 +329,8 @@ class Printer(Writer):
     def function(
         self, name: str, body: GraphBody, first: Callable[[], Lines], statement: Callable[[NodeRecord], Lines]
     ) -> Lines:
-        """A graph as a function. `first`: what stands before the nodes, when the parameters have names; `statement`: a
-        node's."""
+        """A graph as a function. `first`: returns the lines before the nodes, once the parameters have names;
+        `statement`: returns the lines of a node."""
         parameters = [self.name(node) for node in body.nodes if node.op == "placeholder"]
         lines = first()
         for node in body.nodes:
@@ -343,11 +342,11 @@ class Printer(Writer):
         return [*self.header(name, parameters), *rows]
 
     def header(self, name: str, parameters: Lines) -> Lines:
-        """The `def` line; asked for when all nodes are written."""
+        """The `def` line; called after all nodes are written."""
         return [f"def {name}({', '.join(parameters)}):"]
 
     def name(self, node: NodeRecord) -> str:
-        """The variable of a node; one that the program needs for itself gets an underscore."""
+        """The variable of a node; a name that the program itself needs gets an underscore."""
         name = identifier(node.name, f"node {node.name[:60]}")
         taken = name in self.TAKEN or name in self.symbols.values() or name in self.kernels.names
         self.names[node.name] = f"{name}_" if taken else name
@@ -371,17 +370,17 @@ class Printer(Writer):
         return lines
 
     def homeless(self, symbol: str) -> str:
-        """What a symbol is that no input has; empty where nothing is known."""
+        """The value of a symbol that is no input's size; empty where no hint is recorded."""
         hint = next((item.hint for item in self.record.symbols if item.name == symbol), None)
         return "" if hint is None else repr(hint)
 
     def returned(self, node: NodeRecord) -> str:
-        """The statement of the output."""
+        """The return statement, from the output node."""
         self.where = f"node {node.name}"
         return f"return {self.argument(node.args[0]) if node.args else None}"
 
     def call(self, node: NodeRecord) -> str:
-        """A computing node as an expression."""
+        """A computing node as a call expression."""
         self.where = f"node {node.name}"
         if node.target in TRITON_CALLS:
             return kernels.call(node, self.record.kernels, self)
@@ -394,17 +393,17 @@ class Printer(Writer):
         return self.call_function(node, args, named)
 
     def call_method(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        """A method of the first argument."""
+        """The call of a method of the first argument."""
         return f"{args[0]}.{self.word(node.target)}({', '.join([*args[1:], *named])})"
 
     def call_module(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        """A module that the graph holds."""
+        """The call of a module of the graph."""
         if node.target not in self.tensors:
             raise RefusedError(self.where, f"the graph has no attribute {node.target[:60]!r}")
         return f"{self.tensors[node.target]}({', '.join([*args, *named])})"
 
     def call_function(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
-        """A function by its name."""
+        """The call of a function by its name."""
         if node.target in CHECKPOINTS:
             return f"torch.utils.checkpoint.checkpoint({', '.join([*args, *named])})"
         return f"{target(node.target, self.where, short=self.SHORT)}({', '.join([*args, *named])})"

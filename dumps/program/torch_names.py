@@ -1,14 +1,14 @@
-"""Aten calls as a person writes them: the function of torch, or the method of a tensor, that gives the very same aten
-call.
+"""Aten calls as a person writes them: the function of torch, or the method of a tensor, that results in exactly the
+same aten call.
 
-Pure data and how to read it; imports no torch, so that it serves graphs and their records alike. A name stands here
-only if its plain form, traced, is the call itself (Inductor's decompositions applied where that is said); `plain_calls`
-checks that with values, since arguments may make a difference. Arguments are only left out or reordered.
+Only tables and their lookup; imports no torch, so that it serves graphs and their records alike. A name is listed only
+if tracing its plain form gives the call itself (after Inductor's decompositions where noted); `plain_calls` checks that
+with values, since arguments may matter. Arguments are only left out or reordered.
 
 >>> plain_call("aten._softmax.default", ["x", -1, False], {})
-Plain(call='torch.softmax', args=['x', -1], kwargs={})
+PlainCall(call='torch.softmax', args=['x', -1], kwargs={})
 >>> plain_call("aten.view.default", ["x", [2, 3]], {})
-Plain(call='.view', args=['x', [2, 3]], kwargs={})
+PlainCall(call='.view', args=['x', [2, 3]], kwargs={})
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 from .. import syntax
 
 INDEX = "[]"
-"""The call of a Plain that indexes its first argument by the others."""
+"""The `call` of a Plain that indexes its first argument by the others."""
 
 
 class Slice(NamedTuple):
@@ -32,7 +32,7 @@ class Slice(NamedTuple):
     step: Any = None
 
 
-class Plain(NamedTuple):
+class PlainCall(NamedTuple):
     """`call` is a dotted function ("torch.relu"), a method of the first argument (".view"), or INDEX."""
 
     call: str
@@ -81,8 +81,8 @@ _HOMES = {
         mul_.Tensor new_empty new_full new_ones new_zeros relu_ repeat scatter_.src scatter_.value scatter_add_ sqrt_
         sub_.Tensor unfold view zero_""",
 }
-"""Where a function lives (empty: it is a method) -> operators of aten whose arguments it takes as they are; without an
-overload it is the default one."""
+"""The home of a function (empty: a method) -> the aten operators that take the same arguments; without an overload, the
+default one."""
 
 _FORMS = """
 aten._adaptive_avg_pool2d.default(x, output_size) -> torch.nn.functional.adaptive_avg_pool2d(x, output_size)
@@ -111,9 +111,9 @@ prims.convert_element_type.default(x, dtype) -> .to(x, dtype)
 prims.iota.default(length, *, start=0, step=1, dtype, device, requires_grad=False) -> \
 torch.arange(length, dtype=dtype, device=device)
 """
-"""Calls with other arguments: names stand for what is given, `name=value` must be given so, what is named must all be
-given but what stands last. The first form that fits counts. Those of prims are the same calls after Inductor's
-decompositions only."""
+"""Calls with other arguments. A name stands for a given argument; `name=value` must be given with that value; all named
+arguments must be given, except the last ones. The first form that fits is used. Forms of prims give the same call only
+after Inductor's decompositions."""
 
 _INDEXED = ("aten.slice.Tensor", "aten.index.Tensor")
 _CONVOLUTION = "aten.convolution.default"
@@ -125,14 +125,13 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "device": (None,),
     "memory_format": (None,),
 }
-"""Keyword arguments that say nothing: their default values."""
+"""Keyword arguments that can be left out -> their default values."""
 
 
-def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
+def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainCall | None:
     """The plain form of a call of the operator `target` ("aten.relu.default"); None where there is none.
 
-    Arguments are those of a graph, or of a record (encoded, see dumps.schema); what comes back holds them as they were
-    given.
+    Arguments are those of a graph, or of a record (encoded, see dumps.schema); the result contains them unchanged.
     """
     said = {name: value for name, value in kwargs.items() if not _says_nothing(name, value)}
     if target in _INDEXED:
@@ -140,7 +139,7 @@ def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> P
     if target == _CONVOLUTION:
         return _convolution(args) if not said else None
     if (call := names().get(target)) is not None:
-        return Plain(call, list(args), said) if args or not call.startswith(".") else None
+        return PlainCall(call, list(args), said) if args or not call.startswith(".") else None
     for form in _forms().get(target, ()):
         if (plain := form.of(args, said)) is not None:
             return plain
@@ -149,7 +148,7 @@ def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> P
 
 @cache
 def names() -> dict[str, str]:
-    """Operator -> the call that takes its arguments as they are."""
+    """Operator -> the plain call that takes the same arguments."""
     by_operator: dict[str, str] = {}
     for home, words in _HOMES.items():
         for word in words.split():
@@ -173,7 +172,7 @@ class _Form(NamedTuple):
     call: str
     out: tuple[tuple[str, str], ...]
 
-    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainCall | None:
         known = dict(zip(self.places, args, strict=False))
         if len(args) > len(self.places) or set(kwargs) - {*self.places, *self.named} or set(known) & set(kwargs):
             return None
@@ -194,7 +193,7 @@ class _Form(NamedTuple):
                 return None
             else:
                 plain.append(known[name])
-        return Plain(self.call, plain, named) if plain else None
+        return PlainCall(self.call, plain, named) if plain else None
 
 
 @cache
@@ -210,24 +209,25 @@ def _forms() -> dict[str, list[_Form]]:
     return by_target
 
 
-def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:
-    """`x[:, 1:3]` or `x[index]`."""
+def _indexed(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainCall | None:
+    """The indexing form of a slice or index: `x[:, 1:3]` or `x[index]`."""
     if target == "aten.index.Tensor":
         if kwargs or len(args) != 2 or not isinstance(args[1], Sequence) or isinstance(args[1], str):
             return None
         indices = cast("Sequence[Any]", args[1])
-        return Plain(INDEX, [args[0], *(Slice() if index is None else index for index in indices)], {})
+        return PlainCall(INDEX, [args[0], *(Slice() if index is None else index for index in indices)], {})
     given = dict(zip(("x", "dim", "start", "end", "step"), args, strict=False)) | dict(kwargs)
     dim = given.get("dim", 0)
     if type(dim) is not int or dim < 0 or "x" not in given:
         return None
     bounds = ((given.get("start"), 0), (given.get("end"), _WHOLE), (given.get("step", 1), 1))
     part = Slice(*(None if type(bound) is int and bound == usual else bound for bound, usual in bounds))
-    return Plain(INDEX, [given["x"], *[Slice()] * dim, part], {})
+    return PlainCall(INDEX, [given["x"], *[Slice()] * dim, part], {})
 
 
-def _convolution(args: Sequence[Any]) -> Plain | None:
-    """`torch.conv2d` and its like; a transposed one, and one whose sizes are symbols, keeps all its arguments."""
+def _convolution(args: Sequence[Any]) -> PlainCall | None:
+    """The form of a convolution: `torch.conv2d` and the like; a transposed one, or one with symbolic sizes, keeps all
+    its arguments."""
     if len(args) != 9:
         return None
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
@@ -235,11 +235,11 @@ def _convolution(args: Sequence[Any]) -> Plain | None:
         isinstance(given, list) for given in (stride, padding, dilation, output_padding)
     )
     if not plain or len(stride) not in (1, 2, 3) or any(given != 0 for given in output_padding):
-        return Plain("torch.convolution", list(args), {})
+        return PlainCall("torch.convolution", list(args), {})
     some: list[tuple[Any, list[Any]]] = [(bias, [None]), (stride, [1]), (padding, [0]), (dilation, [1]), (groups, [1])]
     while some and all(given in some[-1][1] for given in _listed(some[-1][0])):
         some.pop()
-    return Plain(f"torch.conv{len(stride)}d", [x, weight, *(given for given, _ in some)], {})
+    return PlainCall(f"torch.conv{len(stride)}d", [x, weight, *(given for given, _ in some)], {})
 
 
 def _listed(value: Any) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Arguments of nodes and metadata <-> JSON values with one-key tags (dumps.arguments).
+"""Converts arguments of nodes and metadata to and from JSON values with one-key tags (dumps.arguments).
 
-Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name,
-and gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
+Encoding never fails: a value without a saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by
+name, and gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
 
 For example:
 
@@ -24,7 +24,7 @@ from .. import inert
 from ..arguments import KINDS
 from ..arguments.kind import OTHER, Kind
 from ..errors import DamagedError, NameRefusedError, RefusedError, TorchLacksError
-from ..inert import Texts
+from ..inert import InertTexts
 from ..schema import Arg, Value
 from . import targets
 
@@ -37,8 +37,8 @@ MAX_DEPTH = 60
 
 
 def named(kind: type[T], name: str, where: str) -> T:
-    """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has
-    none."""
+    """Torch's object of that name and kind (such as torch.dtype or torch.layout); EnvironmentLackError when this torch
+    has none."""
     value = getattr(torch, name, None) if name.isidentifier() else None
     if not isinstance(value, kind):
         raise TorchLacksError(where, f"this torch has no {kind.__name__} {name!r}")
@@ -46,7 +46,7 @@ def named(kind: type[T], name: str, where: str) -> T:
 
 
 def dtype_of(name: str, where: str) -> torch.dtype:
-    """The dtype of a name."""
+    """The dtype of that name ("float32")."""
     return named(torch.dtype, name, where)
 
 
@@ -59,8 +59,8 @@ def device_of(name: str, where: str) -> torch.device:
 
 
 class ArgumentWriter:
-    """Encodes arguments. `keep_tensor` stores a tensor met in the arguments and returns the name to refer to it by.
-    `originals`: inert text -> what it was in the record that the graph came from."""
+    """Encodes arguments. `keep_tensor` stores a tensor among the arguments and returns its name. `originals`: inert
+    text -> the original in the record that the graph was loaded from."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ArgumentWriter:
         return next({tag: content} for tag, content in contents if content is not OTHER)
 
     def metadata(self, value: torch.Tensor) -> Any:
-        """What is recorded of a tensor that is not kept."""
+        """The recorded metadata of a tensor whose bytes are not stored."""
         return msgspec.to_builtins(self.values.value(value))
 
     def function(self, value: Any) -> str:
@@ -105,7 +105,7 @@ class ArgumentWriter:
 
 @lru_cache(maxsize=512)
 def _kinds_of(of: type) -> tuple[Kind, ...]:
-    """The kinds that may encode values of a type, in the order in which they are asked."""
+    """The kinds that may encode values of a type, in the order in which to try them."""
     return tuple(row for row, types in _typed() if (of in types if row.exact else issubclass(of, types)))
 
 
@@ -117,17 +117,17 @@ def _typed() -> list[tuple[Kind, tuple[type, ...]]]:
 
 
 class ArgumentReader:
-    """Decodes arguments. `reader` makes symbolic values, `texts` makes text inert."""
+    """Decodes arguments. `reader` builds symbolic values, `texts` makes text inert."""
 
     def __init__(
         self,
         reader: ValueReader,
         strings: list[str],
-        texts: Texts | None = None,
+        texts: InertTexts | None = None,
         tensors: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         self.reader = reader
-        self.texts = Texts() if texts is None else texts
+        self.texts = InertTexts() if texts is None else texts
         self.strings = strings
         self.tensors = tensors or {}
         self.nodes: dict[str, torch.fx.Node] = {}
@@ -155,7 +155,8 @@ class ArgumentReader:
             raise DamagedError(where, f"an argument of kind {tag!r} is malformed ({error})") from error
 
     def option(self, arg: Arg, where: str, depth: int) -> Any:
-        """A key or a value of a dict: texts of those are options of kernels, which become code as they are."""
+        """Decodes a key or a value of a dict: text among the options of kernels is made inert as an option, since it
+        becomes code."""
         words = cast(Any, self.strings[arg["string"]] if isinstance(arg, dict) and [*arg] == ["string"] else arg)
         if self.options and isinstance(words, str):
             return self.texts.kept(inert.option(words), words)
@@ -166,25 +167,25 @@ class ArgumentReader:
         raise RefusedError(where, why)
 
     def node(self, name: str, where: str) -> torch.fx.Node:
-        """The node of a name; UnreadableError where it does not come before."""
+        """The node of that name; UnreadableError where it is not defined before."""
         if name not in self.nodes:
             raise DamagedError(where, f"it uses the node {name!r}, which is not defined before it")
         return self.nodes[name]
 
     def metadata(self, body: Any, where: str) -> Any:
-        """A value without its numbers."""
+        """The fake value for recorded metadata."""
         return self.reader.value(msgspec.convert(body, Value), where)
 
     def size(self, items: list[Any]) -> torch.Size:
-        """A torch.Size of these."""
+        """A torch.Size of these items."""
         return torch.Size(items)
 
     def of_torch(self, tag: str, name: str, where: str) -> Any:
-        """What torch has by a name; EnvironmentLackError when this torch has none."""
+        """Torch's object for a tag and a name; EnvironmentLackError when this torch has none."""
         if tag == "device":
             return device_of(name, where)
         return CheckpointPolicy[name] if tag == "policy" else named(getattr(torch, tag), name, where)
 
     def function(self, name: str, where: str) -> Any:
-        """A function by its name; raises RefusedError for what may not be called."""
+        """The function of that name; raises RefusedError where a graph may not call it."""
         return targets.resolve(name, where)

@@ -1,7 +1,7 @@
-"""Case folders: a graph with its inputs, outside any run; and `torch.export` programs as graphs with inputs.
+"""Case folders: a graph with its inputs, outside any run. Also turns `torch.export` programs into graphs with inputs.
 
-What a program's signature says becomes descriptions of inputs and outputs. Runs nothing of the program. Its parameters,
-buffers and constants are the first inputs, as its signature orders them.
+A program's signature gives the descriptions of inputs and outputs. Nothing of the program is run. Its parameters,
+buffers and constants are the first inputs, in the order of its signature.
 
 For example: `save_graph(torch.export.export(model, (x,)), (), "case")` keeps the program's own example inputs.
 """
@@ -89,7 +89,7 @@ def describe(
     ambient: Ambient | None,
     sink: Any,
 ) -> GraphRecord:
-    """The record of a case: what is not given comes from `like`, then from the record that the module was loaded
+    """The record of a case: fields that are not given come from `like`, then from the record that the module was loaded
     from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:
@@ -113,7 +113,7 @@ def describe(
 
 
 def guess_stage(gm: GraphModule) -> str:
-    """`inference` for a graph of registered ops alone, else `dynamo`."""
+    """The stage: `inference` for a graph of registered ops alone, else `dynamo`."""
     for node in gm.graph.nodes:
         low_level = isinstance(node.target, (t.OpOverload, t.HigherOrderOperator))
         low_level = low_level or getattr(node.target, "__module__", "") == "_operator"
@@ -125,8 +125,8 @@ def guess_stage(gm: GraphModule) -> str:
 def parts(
     program: ExportedProgram, inputs: Sequence[Any] | None = None, named: Mapping[str, Any] | None = None
 ) -> tuple[GraphModule, list[Any], list[InputRecord]]:
-    """(the graph, a value for each of its inputs, their roles). `inputs` and `named` are what the program would be
-    called with; where neither is given, its example inputs. Raises UsageError where it has none, or where they do not
+    """Returns (the graph, a value for each of its inputs, their roles). `inputs` and `named` are the arguments to call
+    the program with; where neither is given, its example inputs. Raises UsageError where it has none, or they do not
     fit.
     """
     given, words = (tuple(inputs or ()), dict(named or {}))
@@ -162,7 +162,7 @@ def _input(kind: str, target: str | None, index: int) -> Any:
 
 
 def _outputs(signature: Any) -> list[Any]:
-    """What each output is. Gradients of a training program and tokens are not described."""
+    """A descriptor for each output. Gradients of a training program and tokens have none."""
     given = [spec.arg for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
     users = [argument.name for argument in given if hasattr(argument, "name")]
     descriptors: list[Any] = []
@@ -185,8 +185,8 @@ def _made(name: str, value: Any) -> Any:
 
 
 def _renamed(module: GraphModule) -> GraphModule:
-    """The graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
-    loading."""
+    """A copy of the graph with names that FX gives: export keeps an argument's own name, such as `input`, which FX
+    would change on loading."""
     graph = Graph()
     copies: dict[Node, Node] = {}
     for node in module.graph.nodes:

@@ -1,6 +1,7 @@
-"""GraphRecord -> live fx.GraphModule. Every name is checked before FX, which runs the code that it prints, sees it.
+"""Rebuilds a live fx.GraphModule from a GraphRecord. Every name is checked before it reaches FX, which runs the code
+that it prints.
 
-Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
+Nothing of the graph is executed here. `build` returns a module with real tensors; with `fake` also fake values on every
 node.
 
 >>> gm, fake_inputs, mode = fake_module(record, saved.tensors, where="case/graph.json")
@@ -42,7 +43,7 @@ from .values import ValueReader, is_handed_through, stand_in_traced
 
 MAX_SUBGRAPH_DEPTH = 20
 BEFORE_AOT = ("dynamo", "pre_grad")
-"""Stages whose graphs hold functions of Python."""
+"""Stages whose graphs may call Python functions."""
 
 
 class Decoder:
@@ -51,7 +52,7 @@ class Decoder:
     def __init__(self, record: GraphRecord, tensors: TensorSink | None, where: str) -> None:
         self.record = record
         self.where = where
-        self.originals = inert.Texts()
+        self.originals = inert.InertTexts()
         self.symbols = Symbols(record, where, self.originals)
         self.values = ValueReader(self.symbols)
         self.storages = StorageReader(tensors, where, absent=stand_in)
@@ -137,7 +138,7 @@ class Decoder:
                 function = targets.resolve(name, where)
             except EnvironmentLackError as error:
                 raise definitions.refused(self.record, name, error) from None
-            except TargetRefusedError as error:  # a namespace with the name of a module of Python's own
+            except TargetRefusedError as error:  # its namespace is also a Python module's name
                 if not any(name.partition(".")[0] in known.spaces for known in self.record.definitions):
                     raise
                 raise definitions.refused(self.record, name, NotRegisteredError(error.what, error.why)) from None
@@ -174,7 +175,7 @@ class Decoder:
         except EnvironmentLackError:
             if record.op == "placeholder":
                 raise
-            node.meta[CARRIED_VALUE] = record.value  # an intermediate value is made again by propagation
+            node.meta[CARRIED_VALUE] = record.value  # the value of an intermediate node is recomputed by propagation
             return
         if key == "val" and body.meta.get("tensor_meta"):
             meta.tensor_meta(node)
@@ -184,8 +185,8 @@ def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") 
     """The live graph with real parameters, buffers and constants; `node.meta` has no fake values.
 
     Tensors whose bytes were not recorded are synthesised; their names are in `gm.meta["graphdbg"]["made_up"]`. Raises
-    RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError for what
-    this torch or process lacks.
+    RefusedError for targets that are not on the allow-list, UnreadableError for an inconsistent record,
+    EnvironmentLackError for what this torch or process lacks.
     """
     return Decoder(record, tensors, where or f"graph {record.id}").build(fake=False)
 
@@ -193,8 +194,8 @@ def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") 
 def fake_module(
     record: GraphRecord, tensors: TensorSink | None, *, where: str = ""
 ) -> tuple[GraphModule, list[Any], Any]:
-    """The module with fake values on every node, ready for Inductor's inner compile; the values of its placeholders
-    (None where none was recorded), and the FakeTensorMode that they live in.
+    """Returns the module with fake values on every node, ready for Inductor's inner compile; the fake values of its
+    placeholders (None where none was recorded); and their FakeTensorMode.
 
     Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt
     ShapeEnv.
@@ -208,7 +209,7 @@ def fake_module(
 
 
 def _instead(record: GraphRecord) -> str:
-    """The advice for a graph of Dynamo's that is refused for what only Python knows."""
+    """The advice for a graph of Dynamo that is refused for its Python functions; empty for other graphs."""
     name, _, stage = record.id.partition("/")
     if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
         return ""
@@ -240,7 +241,7 @@ def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
 
 
 def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
-    """Puts a tensor or module at a dotted path, making plain modules on the way."""
+    """Puts a tensor or module at a dotted path, and creates plain modules for the path's prefixes."""
     parts = targets.check_attribute_path(path, where)
     owner = root
     for part in parts[:-1]:

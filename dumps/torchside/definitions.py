@@ -1,8 +1,8 @@
-"""What a graph needs of the user's own program: found among the modules of this process when it is recorded, and run
-when it is loaded again, with `--trust` only.
+"""The definitions that a graph needs from the user's own program: searched for in the modules of this process when the
+graph is recorded, and run when it is loaded, with `--trust` only.
 
-An operator's module is one of the user's whose text names its namespace. Recording reads texts and names, and calls
-nothing.
+The module of an operator is a module of the user whose text contains the operator's namespace. Recording reads texts
+and names, and calls nothing.
 
 >>> ensure(record, "run/0_0/forward")       # does nothing without trust
 """
@@ -35,8 +35,8 @@ MODULE_PREFIX = "graphdbg_source_"
 
 
 def run(name: str, program: str, where: str, what: str, package: str = "", file: str = "") -> ModuleType:
-    """The module; a pass may read the `file` that it was written in, for its uuid. Raises RefusedError without trust,
-    EnvironmentLackError where the program fails here."""
+    """Runs a program as a module and returns it; a pass may read the `file` that it was written in, for its uuid.
+    Raises RefusedError without trust, EnvironmentLackError where the program fails here."""
     if not trust.given():
         why = f"the dump holds source code for {what}"
         raise UntrustedSourceError(where, why, "read it, then add --trust to run it")
@@ -66,13 +66,13 @@ def of_record(
     record: GraphRecord, config: Mapping[str, Mapping[str, Any]], functions: Iterable[str]
 ) -> list[DefinitionRecord]:
     """The definitions of a graph's operators, which are among its `functions`, and of the settings in force that have
-    no saved form. Never fails for a text that cannot be cut: what is not found is not there."""
+    no saved form. Never fails: a definition that cannot be cut out of its text is left out."""
     spaces = {op.partition("::")[0] for op in operators(functions)}
     return [*of_spaces(spaces), *_of_settings(record, config)]
 
 
 def of_spaces(spaces: Collection[str]) -> Iterator[DefinitionRecord]:
-    """The definitions of the operators of these namespaces."""
+    """Yields the definitions of the operators of these namespaces."""
     left = set(spaces)
     for definition, _ in _ran.values():
         if left & set(definition.spaces):
@@ -89,7 +89,7 @@ def of_spaces(spaces: Collection[str]) -> Iterator[DefinitionRecord]:
 
 
 def _imported(module: str) -> str:
-    """The program of a module whose operators are made by compiled code, which the module loads."""
+    """The program for a module whose operators are defined by compiled code that the module loads."""
     return f"import {module}\n"
 
 
@@ -118,7 +118,7 @@ def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -
 
 
 def _home(value: Any) -> Any:
-    """The function or class behind a value; the first one in a list."""
+    """The function or class behind a value, such as a partial or a method; for a list, that of its first item."""
     while isinstance(value, (list, tuple, Mapping)) and value:
         items: Iterable[Any] = cast(Any, value).values() if isinstance(value, Mapping) else cast(Any, value)
         value = next(iter(items))
@@ -129,7 +129,7 @@ def _home(value: Any) -> Any:
 
 
 def _own_files() -> list[tuple[str, str]]:
-    """(module, file) of the modules of this process that are no library's."""
+    """(module, file) of each module of this process that belongs to no library."""
     return _files_of(len(sys.modules))
 
 
@@ -148,7 +148,7 @@ def _files_of(count: int) -> list[tuple[str, str]]:
 
 @functools.cache
 def _spaces_in(file: str) -> frozenset[str]:
-    """The namespaces that the text of a file names."""
+    """The namespaces of operators whose names occur in a file."""
     text = "".join(linecache.getlines(file))
     return frozenset(quoted or other for quoted, other in _SPACE.findall(text)) - WITH_TORCH
 
@@ -161,18 +161,19 @@ def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str,
 
 
 def operators(functions: Iterable[str]) -> set[str]:
-    """ "namespace::op" of each target that is an operator which torch does not bring."""
+    """ "namespace::op" of each target that is an operator from outside torch."""
     return {"::".join(name.split(".")[:2]) for name in functions if is_custom(name)}
 
 
 def _functions(record: GraphRecord) -> set[str]:
-    """The functions that a graph calls or gives to one."""
+    """The functions that a graph calls or passes as arguments."""
     called = {node.target for node in nodes(record.graph) if node.op == "call_function"}
     return called | {str(name) for node in nodes(record.graph) for name in contents(given(node), "function")}
 
 
 def ensure(record: GraphRecord, where: str) -> None:
-    """Runs, where the user trusts the dump, what the graph's own operators and settings need and this process lacks."""
+    """Runs the definitions of the graph's own operators and settings that this process lacks, where the user trusts the
+    dump."""
     if not record.definitions or not trust.given():
         return
     lacking = {op.partition("::")[0] for op in operators(_functions(record)) if not t.op_schemas(op)}
@@ -207,7 +208,7 @@ def _words(argv: list[str]) -> Generator[None]:
 
 
 def setting(name: str) -> tuple[bool, Any]:
-    """(whether a program that ran here makes the value of a setting, the value)."""
+    """(whether a program that ran here defines the value of a setting, the value)."""
     for definition, module in _ran.values():
         if name in definition.values:
             return True, eval(definition.values[name], vars(module))  # trusted, as its program is
@@ -215,7 +216,8 @@ def setting(name: str) -> tuple[bool, Any]:
 
 
 def refused(record: GraphRecord, target: str, error: EnvironmentLackError) -> EnvironmentLackError:
-    """Why an operator of the graph is not registered here, and what to do."""
+    """The error for an operator that is not registered here: why, and what to do. `error` itself where no definition of
+    it was recorded."""
     space = target.partition(".")[0]
     definition = next((known for known in record.definitions if space in known.spaces), None)
     if definition is None:

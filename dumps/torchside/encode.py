@@ -1,4 +1,4 @@
-"""A live fx.GraphModule -> GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
+"""Encodes a live fx.GraphModule as a GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
 
 >>> encode(gm, id="0_0/forward", stage="forward", sink=saved.tensors).graph.nodes[0].name
 'primals_1'
@@ -44,7 +44,7 @@ from .triton_kernels import KernelWriter
 from .values import ValueWriter, is_plain_tensor
 
 CARRY = "graphdbg"
-"""Key in GraphModule.meta of what a loaded module keeps of its record."""
+"""Key in GraphModule.meta of the data that a loaded module keeps from its record."""
 CARRIED_VALUE = "graphdbg_value"
 """Key in node.meta of a recorded value, on modules that were loaded without fake values."""
 VALUE_KEYS = ("val", "example_value")
@@ -56,7 +56,7 @@ _CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", 
 
 
 def carried_of(record: GraphRecord) -> dict[str, Any]:
-    """What a module keeps of the record that it is loaded from, and a case of the one that it is like."""
+    """The fields of a record that a module loaded from it, or a case saved with `like`, takes over."""
     return {name: getattr(record, name) for name in _CARRIED}
 
 
@@ -74,8 +74,8 @@ def encode(
 ) -> GraphRecord:
     """The record of a live graph, which is left untouched; adds no guard.
 
-    `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one,
-    and for those it declines, only their metadata is written.
+    `roles` has the known roles and sources of inputs. Tensors that the graph holds go to `sink`; without a sink, and
+    for tensors that it declines, only their metadata is written.
     """
     known = {item.name: InputRecord(item.name, item.role, item.source, statistics=item.statistics) for item in roles}
     with torch.no_grad(), t.modes_off():
@@ -142,13 +142,13 @@ class _Encoder:
         return body
 
     def body(self, gm: GraphModule) -> GraphBody:
-        """One graph with what it refers to; subgraphs are bodies of their own."""
+        """One graph with the objects that it refers to; subgraphs are bodies of their own."""
         body = GraphBody(nodes=[])
         held: dict[int, str] = {}
         graph_carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
 
         def keep(tensor: torch.Tensor) -> str:
-            """Stores a tensor that is written straight into the arguments."""
+            """Stores a tensor that stands directly among the arguments, and returns its name."""
             if id(tensor) not in held:
                 held[id(tensor)] = _free_name(gm, body.attrs)
                 body.attrs[held[id(tensor)]] = self.storages.store(tensor)
@@ -195,7 +195,7 @@ class _Encoder:
         return record
 
     def _refer(self, gm: GraphModule, body: GraphBody, node: torch.fx.Node, arguments: ArgumentWriter) -> None:
-        """Writes what a node refers to by its path, once."""
+        """Writes the attribute that a node refers to by its path, once."""
         path = str(node.target)
         if path in body.attrs or path in body.subgraphs or path in body.modules:
             return
@@ -211,7 +211,7 @@ class _Encoder:
             body.modules[path] = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", repr=repr(attribute)[:200])
 
     def _count(self, gm: GraphModule) -> None:
-        """Finds storages that several values or tensors share, before any of them is written."""
+        """Counts the storages of all values and tensors, before any is written, to find those that are shared."""
         paths: dict[str, None] = {}
         for node in gm.graph.nodes:
             key = _value_key(node)
@@ -254,13 +254,13 @@ def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
 
 
 def _unboxed(value: Any) -> Any:
-    """The values in Inductor's BoxedBool and BoxedDeviceIndex."""
+    """The value in Inductor's BoxedBool or BoxedDeviceIndex; other values as they are."""
     return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
 
 
 def _process_groups(gm: GraphModule) -> Arg:
-    """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of
-    its names is known to this process. Does not communicate."""
+    """Process groups by name, from the arguments of functional collectives; None for a graph without collectives, or
+    where this process knows none of the names. Does not communicate."""
     groups = ((name, _group(name)) for name in sorted(set(_group_names(gm))))
     facts: list[Arg] = [[name, _facts_of(group)] for name, group in groups if group is not None]
     return {"dict": facts} if facts else None

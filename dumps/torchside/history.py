@@ -1,10 +1,9 @@
-"""Tensors that came out of other operations: what autograd knows of an input that is a view, or requires grad and is no
-leaf.
+"""Autograd history of inputs: rebuilds inputs that are views, or that require grad and are no leaves.
 
-A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
-AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory
-stays where it is, but for tensors that hold others. Large tensors are copied only for a moment, and tensors at other
-places are not touched.
+A graph may write in place to a non-leaf input, but not to a leaf, and views of one tensor see each other's gradients.
+For inputs that share memory AOTAutograd takes their base as the input, so its shape is part of the program. Results
+keep their memory, except for wrapper tensors. Large tensors are copied only briefly, and tensors at other places are
+not touched.
 
 >>> base = torch.ones(2, 3, requires_grad=True)
 >>> x, row = computed([base, base[0]], [0, 1])     # leaves that share memory become views of one result
@@ -25,7 +24,8 @@ from .wrappers import is_wrapper
 
 
 class Base(NamedTuple):
-    """What an input is a view of. One that is equal in all of this, and lies in the same memory, is the same tensor."""
+    """The base that an input is a view of. Bases that are equal in all fields, and lie in the same memory, are one
+    tensor."""
 
     dtype: torch.dtype
     shape: Sequence[Any]
@@ -36,13 +36,14 @@ class Base(NamedTuple):
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Base:
-        """The base that a tensor is."""
+        """Describes a tensor as a base."""
         form = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
         return cls(tensor.dtype, *form, tensor.requires_grad, tensor.is_leaf)
 
 
 def bases_of(values: Sequence[Any]) -> dict[int, Base]:
-    """Place -> what the tensor there is a view of to autograd; left out is what is no view."""
+    """Place -> the base that autograd knows the tensor there to be a view of; tensors that are no views are left
+    out."""
     bases: dict[int, Base] = {}
     for place, value in enumerate(values):
         of_torch = type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
@@ -52,11 +53,11 @@ def bases_of(values: Sequence[Any]) -> dict[int, Base]:
 
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
-    """The values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of that
-    base, or of the value that is it.
+    """Returns the values: those at `places` as results of an operation on a new leaf, those in `bases` as views of that
+    base, or of the value that is that base.
 
-    Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that
-    requires grad and lies in the same memory, views of that.
+    Without a known base, values at `places` that share memory become views of one result; or views of a leaf that
+    requires grad and lies in the same memory.
     """
     seen = {place: base for place, base in (bases or {}).items() if _can_be_view(values[place], base)}
     results = list(values)
@@ -94,7 +95,7 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
 
 def _base_in(value: torch.Tensor, base: Base) -> torch.Tensor:
     plain = value.detach()
-    plain = plain.conj() if plain.is_conj() else plain  # the bits are the view's: both turn them off again
+    plain = plain.conj() if plain.is_conj() else plain  # these bits belong to the view; applied again, they are off
     plain = t.neg_view(plain) if plain.is_neg() else plain
     base_tensor = plain.as_strided(base.shape, base.stride, base.offset).detach()
     if not base.requires_grad:
@@ -111,7 +112,8 @@ def _view_of(base: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 
 def _can_be_view(value: Any, base: Base) -> bool:
-    """Whether a value that is alone in its memory can become a view of such a base."""
+    """Whether a value that is alone in its memory can become a view of `base`: same dtype, and the storage is large
+    enough."""
     if not _is_strided(value) or value.dtype != base.dtype:
         return False
     last = base.offset + sum((size - 1) * step for size, step in zip(base.shape, base.stride, strict=True))
@@ -124,14 +126,14 @@ def with_history(tensor: torch.Tensor) -> torch.Tensor:
     with torch.enable_grad():
         tensor_with_history = leaf.clone()
     if is_wrapper(tensor):
-        return tensor_with_history  # its memory is that of what it holds
+        return tensor_with_history  # its memory is that of its inner tensors
     tensor_with_history.data = tensor.detach()
     return tensor_with_history
 
 
 def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor whose gradient stands for this one's: itself, or the first leaf that it came from; None where none is
-    known."""
+    """The tensor that gets this tensor's gradient: itself if it is a leaf, else the first leaf in its history; None
+    where none is known."""
     if tensor.is_leaf:
         return tensor
     node: Any = tensor.grad_fn
@@ -141,8 +143,8 @@ def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def leaves_of(values: Sequence[Any]) -> dict[int, torch.Tensor]:
-    """Place -> the leaf that gets the gradient, for the values that require grad; a leaf of several stands at the
-    first."""
+    """Place -> the leaf that gets the gradient, for the values that require grad; a leaf of several non-leaves is
+    listed for the first only."""
     leaves: dict[int, torch.Tensor] = {}
     known: set[int] = set()
     for place, value in enumerate(values):
@@ -165,13 +167,13 @@ def _is_all(value: torch.Tensor) -> bool:
 
 
 def _is_strided(value: Any) -> bool:
-    """Whether a value is a tensor, maybe a fake one, that its storage, strides and lazy bits describe completely."""
+    """Whether a value is a tensor, maybe fake, that is completely described by its storage, strides and lazy bits."""
     plain = type(value) in (torch.Tensor, torch.nn.Parameter) or isinstance(value, t.FakeTensor)
     return plain and value.layout is torch.strided and not value.is_quantized
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    """Whether it is such a tensor, real and without lazy bits."""
+    """Whether a tensor is strided as in `_is_strided`, real, and without lazy bits."""
     return _is_strided(value) and not (isinstance(value, t.FakeTensor) or value.is_conj() or value.is_neg())
 
 

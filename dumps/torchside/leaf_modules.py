@@ -1,8 +1,8 @@
-"""Leaf modules of `call_module` nodes: torch.nn classes on a list, as constructor arguments and state tensors, and
-back.
+"""Leaf modules of `call_module` nodes: saves torch.nn classes on a list as constructor arguments and state tensors, and
+rebuilds them.
 
-A module is encoded only if building its class from the found arguments gives the same representation and the same state
-names; any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
+A module is saved so only if building its class from the recovered arguments gives the same repr and the same state
+names. Any other module is saved with its type and text only: it is shown, but refused when a live graph is loaded.
 
 For example:
 
@@ -102,7 +102,7 @@ def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any] | None:
 
 
 def _parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """Parameters of the constructor, those of base classes included where it takes *args and **kwargs."""
+    """Parameters of the constructor, including those of base classes where it takes **kwargs."""
     by_name: dict[str, inspect.Parameter] = {}
     for base in kind.__mro__:
         if base is torch.nn.Module:

@@ -1,8 +1,8 @@
 """The inputs of a saved graph: stored ones as they were, the others synthesised from metadata and a seed.
 
-A synthesised storage is filled whole, then viewed: stride, offset, overlap, aliasing are true. The same seed gives the
-same values on every device and in every process; each input has a stream of its own, so dropping one input does not
-change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
+A synthesised storage is filled whole, then viewed, so stride, offset, overlap and aliasing are as recorded. The same
+seed gives the same values on every device and in every process; each input has its own random stream, so dropping one
+input does not change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
 >>> from graphdbg.dumps.schema import TensorValue
 >>> [value.shape for value in inputs(record, saved.inputs_record, saved.tensors, seed=0)][:2]
@@ -48,7 +48,7 @@ from .values import BUFFER, is_handed_through, stand_in_real
 Statistics = Mapping[str, float | int | None]
 
 _MODULE_STAGES = ("dynamo", "pre_grad")
-"""Stages whose parameters are nn.Parameters still."""
+"""Stages whose parameters are still nn.Parameters."""
 _SMALL_INTEGERS = (0, 2)
 _INTEGERS = frozenset(getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 _MAX_BYTES = 1 << 40
@@ -57,7 +57,7 @@ _MAX_BYTES = 1 << 40
 def inputs(
     record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int = 0, *, where: str = ""
 ) -> list[Any]:
-    """Real inputs in placeholder order: stored ones as they were, the others synthesised from `seed`. Raises
+    """Returns real inputs in placeholder order: stored ones are loaded, the others synthesised from `seed`. Raises
     RefusedError for an input that has no saved form."""
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
@@ -70,7 +70,7 @@ def inputs(
         item, handed_through = known.get(node.name), is_handed_through(record.graph, node)
         tensors_made.append(stand_in_real(item) if handed_through else maker.input(node, item))
     if record.stage not in _MODULE_STAGES:
-        return tensors_made  # run without autograd
+        return tensors_made  # these graphs run without autograd
     came: list[int] = []
     bases: dict[int, Base] = {}
     for place, (node, tensor) in enumerate(zip(placeholders, tensors_made, strict=True)):
@@ -133,7 +133,7 @@ class _Maker:
         raise RefusedError(where, f"a value of type {value.type} cannot be saved")
 
     def sequence(self, name: str, value: SequenceValue, kept: Mapping[str, StoredTensor], where: str) -> Any:
-        """A list or tuple of inputs: those that were `kept`, by place, as they were, the others synthesised."""
+        """A list or tuple of inputs: those in `kept`, by index, are loaded, the others synthesised."""
         items: list[Any] = []
         for index, item in enumerate(value.items):
             name_of_part, stored = f"{name}.{index}", kept.get(str(index))
@@ -144,7 +144,7 @@ class _Maker:
         return items if value.kind == "list" else tuple(items)
 
     def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:
-        """A tensor that holds others: each as it was stored, or synthesised."""
+        """A wrapper tensor: each inner tensor is loaded where stored, else synthesised."""
         held: dict[str, Any] = {}
         for attribute, part in value.inner.items():
             kept = stored.inner.get(attribute) if stored is not None else None
@@ -198,8 +198,8 @@ def tensor(
     storage: torch.UntypedStorage | None = None,
     where: str = "",
 ) -> torch.Tensor:
-    """A tensor as `value` says. `bounds` is the half-open range of integers; `storage` is that of an input it
-    aliases."""
+    """Synthesises a tensor from its metadata. `bounds` is the half-open range of its integers; `storage` is the storage
+    of the input that it aliases."""
     where = where or f"input {name}"
     dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
     try:
@@ -219,12 +219,12 @@ def tensor(
 
 
 def stand_in(value: TensorValue, name: str) -> torch.Tensor:
-    """A constant whose bytes were not recorded: as an input would be made, from seed 0."""
+    """A constant whose bytes were not recorded: synthesised like an input, from seed 0."""
     return tensor(name, value, 0)
 
 
 def elements(value: TensorValue, dtype: torch.dtype, where: str) -> int:
-    """How many elements the storage must hold."""
+    """The number of elements that the storage must hold."""
     needed = spanned(value, where)
     held = -(-value.storage_bytes // dtype.itemsize) if isinstance(value.storage_bytes, int) else 0
     count = max(needed, held)
@@ -241,7 +241,7 @@ def fill(
     bounds: tuple[int, int] | None,
     name: str = "",
 ) -> torch.Tensor:
-    """A 1-D tensor of that many elements of a dtype."""
+    """A random 1-D tensor of `count` elements, steered by `statistics` and `bounds`."""
     if dtype is torch.bool:
         share = statistics.get("mean")
         threshold = 0.5 if share is None else float(share)
@@ -299,8 +299,8 @@ def _finite(value: float | int | None, default: float) -> float:
 
 
 def _of_integers(statistics: Statistics, value: TensorValue) -> Statistics:
-    """Statistics of a quantised tensor are of the numbers it stands for; its storage is filled with the integers behind
-    them."""
+    """The statistics of a quantised tensor's integers, with which its storage is filled, from those of its dequantised
+    values."""
     scale, zero = value.quantizer.get("scale"), value.quantizer.get("zero_point")
     if value.dtype not in INTEGER_OF:
         return statistics

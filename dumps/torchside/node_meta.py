@@ -1,8 +1,8 @@
-"""What is kept of `node.meta` and `graph_module.meta`, and how it comes back.
+"""Saves the kept part of `node.meta` and `graph_module.meta`, and restores it.
 
-KEPT lists what Inductor, the partitioner and their passes read, as found in their sources, except values (the record's
-own field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta
-"not_saved"; so is an unknown key.
+KEPT lists the keys that Inductor, the partitioner and their passes read, according to their sources, except values (a
+field of the record) and keys that they compute themselves. A kept key whose value has no saved form is counted in the
+body's meta "not_saved"; so is an unknown key.
 
 For example, `writer.node(node, record)`: fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta.
 """
@@ -45,7 +45,7 @@ KEPT = words(
 """Keys with a plain value (numbers, text, dtypes, SymInts, fake values, and lists and dicts of them)."""
 
 _KEYS = ("SequenceKey", "MappingKey", "GetAttrKey", "ConvertIntKey", "CallMethodKey", "InnerTensorKey", "DivideByKey")
-"""The kinds of keys that lead to an unbacked symbol inside a value."""
+"""The kinds of path keys that lead to an unbacked symbol inside a value."""
 
 HANDLED = words(
     """
@@ -53,7 +53,7 @@ HANDLED = words(
     from_node source_fn_stack fwd_source_fn_stack output_stack_traces unbacked_bindings desc
     """
 )
-"""Keys with a field or a form of their own."""
+"""Keys with their own field or encoding."""
 
 IGNORED = words(
     """
@@ -62,14 +62,14 @@ IGNORED = words(
     node_info fusion_meta buf_meta value extra_options mutation_region_id_counter
     """
 )
-"""Keys that the passes make for themselves, or that mean something inside one process only."""
+"""Keys that the passes compute themselves, or that are meaningful inside one process only."""
 
 _SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
 
 CARRIED_DESCRIPTOR = "graphdbg_desc"
 """Key in node.meta of descriptors that this torch does not have."""
 CARRIED_META = "graphdbg_meta"
-"""Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without them."""
+"""Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without fake values."""
 
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
@@ -78,12 +78,12 @@ _MAX_LENGTH = 4_000
 
 
 def fake_of(node: torch.fx.Node) -> Any:
-    """The value that a tracer noted, or None."""
+    """The fake value that tracing put on a node, or None."""
     return node.meta.get("val", node.meta.get("example_value"))
 
 
 class _Name(str):
-    """The name of a function as Inductor takes it into the names of kernels, and the `whole` name as recorded."""
+    """A function's name in the form that Inductor uses in names of kernels; `whole` is the name as recorded."""
 
     def __new__(cls, name: str, whole: str) -> _Name:
         instance = super().__new__(cls, name)
@@ -97,8 +97,8 @@ class _Name(str):
 
 
 class MetaWriter:
-    """Encodes metadata of nodes and modules. `strings` are the texts with their places in GraphRecord.strings, where
-    each is written once; `lost` counts the keys that could not be kept."""
+    """Encodes metadata of nodes and modules. `strings`: text -> its index in GraphRecord.strings, where each text is
+    written once; `lost` counts the keys that could not be kept."""
 
     def __init__(self, arguments: ArgumentWriter, originals: dict[str, str], lost: dict[str, int]) -> None:
         self.arguments = arguments
@@ -107,7 +107,7 @@ class MetaWriter:
         self.strings: dict[str, int] = {}
 
     def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
-        """Fills everything of a record that comes from `node.meta`, except its value."""
+        """Fills all fields of a record that come from `node.meta`, except its value."""
         meta = node.meta
         record.stack = self._text(meta.get("stack_trace"))
         seq_nr = meta.get("seq_nr")
@@ -153,7 +153,7 @@ class MetaWriter:
             if key in IGNORED or key.startswith("graphdbg"):
                 continue
             if value is None and (key in KEPT or key in HANDLED):
-                kept[key] = None  # passes copy keys that are there, so a None that is there counts
+                kept[key] = None  # passes copy existing keys, so an existing None counts
             if key in HANDLED or value is None:
                 continue
             if key not in KEPT:
@@ -171,7 +171,7 @@ class MetaWriter:
                 kept[key] = encoded
 
     def _text(self, text: object) -> int:
-        """The place of a text, -1 for none."""
+        """The index of a text in `strings`, -1 for none."""
         if not isinstance(text, str) or not text:
             return -1
         return self.strings.setdefault(self.originals.get(text, text), len(self.strings))
@@ -191,7 +191,7 @@ class MetaWriter:
 
 
 class MetaReader:
-    """Gives a rebuilt node its metadata back; with `fake` false only what needs no fake value."""
+    """Restores the metadata of a rebuilt node; without `fake` only what needs no fake value."""
 
     def __init__(self, arguments: ArgumentReader, *, fake: bool) -> None:
         self.arguments = arguments
@@ -232,7 +232,7 @@ class MetaReader:
                 gm.meta[key] = self.arguments.decode(value, where)  # pyright: ignore
 
     def tensor_meta(self, node: torch.fx.Node) -> None:
-        """Sets meta["tensor_meta"], as tracing does for every node whose value is one tensor."""
+        """Sets meta["tensor_meta"], as tracing does for every node whose value is a single tensor."""
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             with t.suppress_guards(self.arguments.reader.symbols.env):
@@ -260,7 +260,7 @@ class MetaReader:
                 meta[key] = descriptors if isinstance(value, list) else descriptors[0]
             else:
                 meta[CARRIED_DESCRIPTOR] = value
-        elif key == "eager_input_vals":  # laid beside a node's arguments, so in the same kinds of list and dict
+        elif key == "eager_input_vals":  # matched with a node's arguments, so of the same list and dict types
             meta[key] = map_aggregate(self.arguments.decode(value, where), lambda leaf: leaf)
         elif key in KEPT:
             meta[key] = self.arguments.decode(value, where)
@@ -298,8 +298,8 @@ class MetaReader:
 
 
 def _described(descriptor: Any) -> Any:
-    """AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))") as text; None for
-    none."""
+    """The text of AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))"); None
+    for None."""
     if isinstance(descriptor, (list, tuple)):
         return [_described(item) for item in cast(list[Any], descriptor)]
     return None if descriptor is None else repr(descriptor)
@@ -344,7 +344,7 @@ def _has_values(value: Arg) -> bool:
 
 
 def _is_harmless(kind: str, name: str) -> bool:
-    """Whether a name may be looked up or called on a value: paths are followed with getattr."""
+    """Whether a path key is safe to follow on a value: the name is used in getattr, or called."""
     if kind == "CallMethodKey":
         return name in _SIZE_METHODS
     return kind in ("InnerTensorKey", "GetAttrKey", "MappingKey") and is_identifier(name) and "__" not in name
@@ -360,7 +360,7 @@ def _chain(sources: Any) -> list[str]:
 
 
 def _from_node(chain: list[str]) -> dict[str, Any]:
-    """meta["from_node"] of names, nearest first; NodeSource's constructor wants live nodes."""
+    """Builds meta["from_node"] from names, nearest first; NodeSource's constructor would need live nodes."""
     make = t.optional("NodeSource._from_dict")
     if make is None or not chain:
         return {}

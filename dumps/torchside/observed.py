@@ -1,9 +1,8 @@
-"""What is seen of the real inputs of an execution, as records: for inputs.json, with statistics; and quickly, for held
-inputs.
+"""Records of the real inputs of an execution: with statistics for inputs.json, and a fast form for held inputs.
 
 `observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are
-held, so plain tensors take a short way of their own there: metadata of every input and the storages whose bytes are to
-be copied, each once; the records are the same, without statistics. It keeps no tensor and reads no data.
+held, so it has a fast path for plain tensors: it returns metadata of every input, and the storages to copy, each once;
+the records are the same, without statistics. It keeps no tensor and reads no data.
 
 >>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
 >>> items[0].stored.storage, storages[0].nbytes()
@@ -33,7 +32,7 @@ POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
 """Policies that keep whole storages."""
 _PIECE = 1 << 22
-"""Elements that statistics look at in one go."""
+"""Elements that statistics read at once."""
 _DTYPES: dict[torch.dtype, str] = {}
 _DEVICES: dict[torch.device, str] = {}
 
@@ -44,8 +43,8 @@ def observe(
     """The record of the inputs of one execution; call it before the graph runs, since it may change them.
 
     `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors;
-    `first`, `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is
-    waited for.
+    `first`, `last` and `all` also whole storages. The user's state is not changed; for a tensor on an accelerator this
+    waits for the device.
     """
     if policy not in POLICIES:
         raise UnknownWordError(f"{policy!r} is not a policy for inputs", f"choose one of {', '.join(POLICIES)}")
@@ -72,7 +71,7 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         if isinstance(value, torch.SymInt):
             node = cast(Any, value).node
             item.scalar = node.maybe_as_int()
-            if item.scalar is None:  # the ragged size of a nested tensor: a number that stands for its offsets
+            if item.scalar is None:  # a nested tensor's ragged size: a number stands for its offsets
                 item.scalar = node.nested_int()
         if item.scalar is None:
             item.scalar = values.symbols.hint(values.symbols.expr(value))
@@ -107,7 +106,8 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
 
 
 def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int, tuple[Any, TensorValue]]]:
-    """Place, tensor and record of the plain tensors in a list (the inputs of a captured backward)."""
+    """Yields the index of each plain tensor in a list (the inputs of a captured backward), and the tensor with its
+    record."""
     for index, (tensor, its) in enumerate(zip(value, record.items, strict=True)):
         real = is_plain_tensor(tensor) and not isinstance(tensor, t.FakeTensor) and not tensor.is_meta
         if real and isinstance(its, TensorValue):
@@ -115,7 +115,7 @@ def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int,
 
 
 def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
-    """The record of a tensor that holds others: each with what would be kept of it alone, without statistics."""
+    """The record of a wrapper tensor: each inner tensor is kept as it would be alone, without statistics."""
     if record.inner:
         inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
         return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
@@ -131,7 +131,7 @@ def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
 
 
 def _met(record: TensorValue, value: torch.Tensor) -> TensorValue:
-    """The record with what only a real tensor shows: whether autograd made it, and what it is beside a tensor."""
+    """Adds to a record what only a real tensor shows: whether it is a leaf, and its subclass."""
     record.leaf = value.is_leaf
     kind = type(value)
     if getattr(value, "_is_buffer", False):
@@ -142,7 +142,7 @@ def _met(record: TensorValue, value: torch.Tensor) -> TensorValue:
 
 
 def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
-    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without
+    """min, max, mean, std of the finite elements, and the number of NaN and infinite ones; None for dtypes without
     arithmetic.
 
     Reads the tensor piece by piece, so that a step that barely fits its device still fits.
@@ -170,7 +170,7 @@ def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
     for part in _pieces(value):
         wide = part if part.dtype is torch.float64 else part.to(torch.float32)
         least, most = map(float, torch.aminmax(wide))
-        if not math.isfinite(least) or not math.isfinite(most):  # as they are with a NaN anywhere
+        if not math.isfinite(least) or not math.isfinite(most):  # true of both if any element is NaN
             nan += int(torch.isnan(wide).sum())
             wide = wide[torch.isfinite(wide)]
             if not wide.numel():
@@ -200,7 +200,7 @@ def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRecord], list[torch.UntypedStorage]]:
-    """One record per input; a stored tensor's storage is named "#<place in the list of storages>"."""
+    """Returns one record per input, and the storages to copy; records name their storage "#<index in that list>"."""
     keys = [storage_key(value) if _has_bytes(value) else None for value in inputs]
     held = [value for value, key in zip(inputs, keys, strict=True) if key is None and is_wrapper(value)]
     seen: set[int] = set()

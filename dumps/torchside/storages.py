@@ -1,9 +1,10 @@
-"""Real tensors <-> whole storages in a TensorSink, so that views, strides, offsets and aliasing come back as they were.
+"""Saves real tensors as whole storages in a TensorSink, and loads them, so that views, strides, offsets and aliasing
+are restored.
 
-Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
-Sparse tensors are one run of bytes: indices, then values; how many there are follows from the length. Taken are
+Bytes are copied from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
+A sparse tensor is one sequence of bytes: indices, then values; their number follows from the length. This covers
 coordinates without dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc);
-others keep their shape alone.
+other layouts keep their shape alone.
 
 """
 
@@ -37,7 +38,7 @@ class StorageWriter:
         self._alive: list[Any] = []
 
     def store(self, tensor: torch.Tensor) -> StoredTensor:
-        """The record of a tensor; its bytes go to the sink unless there are none (fake, meta) or the sink declines."""
+        """The record of a tensor; its bytes go to the sink unless it has none (fake, meta) or the sink declines."""
         if wrappers.is_wrapper(tensor):
             value = self.values.value(tensor)
             inner = {name: self.store(part) for name, part in wrappers.parts(tensor).items()}
@@ -80,7 +81,8 @@ def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
 
 
 class StorageReader:
-    """Loads stored tensors. Tensors of one alias group share memory; the same parameter is the same object."""
+    """Loads stored tensors. Tensors of one alias group share memory; equal records of a parameter give the same
+    object."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class StorageReader:
 
 
 def together(value: TensorValue, held: dict[str, Any], where: str) -> torch.Tensor:
-    """A tensor that holds others, built from its parts."""
+    """Builds a wrapper tensor from its parts."""
     from .arguments import ArgumentReader
 
     context = ArgumentReader(None, []).decode(value.context, where)  # pyright: ignore  (it names no symbols)
@@ -153,7 +155,7 @@ def together(value: TensorValue, held: dict[str, Any], where: str) -> torch.Tens
 
 
 def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:
-    """A tensor over a storage, checked to lie inside it."""
+    """Creates a tensor over a storage, after checking that it lies inside."""
     dims = [*value.shape, *value.stride, value.offset]
     if not all(isinstance(dim, int) and dim >= 0 for dim in dims) or len(value.shape) != len(value.stride):
         raise DamagedError(where, "its sizes and strides are not whole numbers")
@@ -166,7 +168,7 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
     tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
     if value.quantizer:
         return requantized(tensor, value, where)
-    return lazy_bits(tensor, value).detach()  # a view of nothing that anybody knows
+    return lazy_bits(tensor, value).detach()  # detached, so that autograd sees no view
 
 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:
@@ -207,7 +209,7 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def unpacked(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:
-    """The sparse tensor of some bytes; raises UnreadableError before it is built where they make none."""
+    """Builds a sparse tensor from bytes; raises UnreadableError, before building it, where they do not fit."""
     flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
     shape: list[Any] = list(value.shape)
     lead = 0 if value.layout == "sparse_coo" else shape[0 if value.layout == "sparse_csr" else 1] + 1

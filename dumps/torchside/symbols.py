@@ -1,8 +1,8 @@
 """Symbolic shapes: a live ShapeEnv -> records, and records -> a ShapeEnv with the same symbols, hints, ranges and
 facts.
 
-Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates
-no text.
+Reading a live ShapeEnv adds no guard and specialises nothing: only expressions and tables are read. Rebuilding
+evaluates no text.
 
 >>> writer = SymbolWriter()
 >>> writer.dim(torch.ones(2).shape[0])
@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from ..errors import DamagedError, NameRefusedError, RefusedError
-from ..inert import Texts
+from ..inert import InertTexts
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
 from . import torch_private as t
@@ -34,16 +34,15 @@ _ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "ze
 _COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
 _FLAGS = ("frozen", "runtime_asserts_frozen")
 _SOURCES = "graphdbg_sources"
-"""Attribute of a rebuilt ShapeEnv: symbol -> where it came from, as recorded."""
+"""Attribute of a rebuilt ShapeEnv: symbol -> its source, as recorded."""
 
 MOST_S = 10.0
 SECONDS_A_NODE = 0.01
-"""The seconds that expressions of a graph may take, and those added for each of its nodes: usual ones take a thousandth
-of a second."""
+"""The seconds that a graph's expressions may take to read, and those added per node: usual ones take a millisecond."""
 
 
 def _hints(env: Any) -> dict[Any, Any]:
-    """Symbol -> hint of a ShapeEnv: `backed_var_to_val` since 2.13, `var_to_val` before."""
+    """The symbols of a ShapeEnv and their hints: `backed_var_to_val` since 2.13, `var_to_val` before."""
     hints = getattr(env, "backed_var_to_val", None)
     return env.var_to_val if hints is None else hints
 
@@ -64,7 +63,7 @@ class SymbolWriter:
         self._used: set[Any] = set()
 
     def adopt(self, env: Any) -> None:
-        """Keeps the ShapeEnv of the graph; the first one counts."""
+        """Keeps the ShapeEnv of the graph; later ones are ignored."""
         if self.env is None:
             self.env = env
 
@@ -91,15 +90,16 @@ class SymbolWriter:
         return known_text
 
     def sym(self, value: Any) -> SymValue:
-        """A symbolic scalar with the number it had. Inductor names inputs by the symbol they were made with."""
+        """The record of a symbolic scalar, with its hint. Inductor names inputs by the symbol they were created
+        with."""
         kind = "int" if isinstance(value, torch.SymInt) else "float" if isinstance(value, torch.SymFloat) else "bool"
         node = cast(Any, value).node
         self.adopt(node.shape_env)
-        expr = getattr(node, "_expr", node.expr)  # as it was made, before replacements
+        expr = getattr(node, "_expr", node.expr)  # as created, before replacements
         return SymValue(kind=kind, expr=self.text(expr), hint=self.hint(expr))
 
     def use(self, symbol: Any) -> str:
-        """The name of a symbol that node metadata mentions."""
+        """Marks a symbol that node metadata mentions as used, and returns its name."""
         self._used.add(symbol)
         return symbol.name
 
@@ -150,7 +150,7 @@ class SymbolWriter:
         hints = _hints(env)
         span = env.var_to_range.get(symbol)
         sources = env.var_to_sources.get(symbol, [])
-        made_with = dict(getattr(symbol, "_assumptions_orig", None) or {})  # what it was created with
+        made_with = dict(getattr(symbol, "_assumptions_orig", None) or {})  # the assumptions it was created with
         renamed = getattr(env, "unbacked_renamings", {}).get(symbol)
         return SymbolRecord(
             name=symbol.name,
@@ -172,9 +172,9 @@ class SymbolWriter:
 class Symbols:
     """A ShapeEnv rebuilt from a record, and the symbolic values in it."""
 
-    def __init__(self, record: GraphRecord, where: str, texts: Texts | None = None) -> None:
+    def __init__(self, record: GraphRecord, where: str, texts: InertTexts | None = None) -> None:
         self.where = where
-        self.texts = Texts() if texts is None else texts
+        self.texts = InertTexts() if texts is None else texts
         self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}
@@ -199,8 +199,8 @@ class Symbols:
 
     @contextmanager
     def _spending(self) -> Generator[None]:
-        """Counts the time of a block against what the expressions of a graph may take; raises RefusedError where none
-        is left."""
+        """Counts the time of a block against the limit for a graph's expressions; raises RefusedError where that is
+        used up."""
         if self._left_s < 0:
             raise RefusedError(self.where, "its expressions take too long to read")
         begun = time.perf_counter()
@@ -245,7 +245,7 @@ class Symbols:
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
             _hints(env)[symbol] = number
-            # Sources are written into guards, as code.
+            # A source is written into guards as code, so it is the symbol's name here.
             env.var_to_sources[symbol] = [t.ConstantSource(source_name=item.name)]
             env.source_to_var[item.name] = symbol
             cast(dict[str, Any], vars(env)).setdefault(_SOURCES, {})[symbol] = item.source
@@ -256,7 +256,7 @@ class Symbols:
             env.var_to_stack[symbol] = t.CapturedTraceback.extract(skip=1)
             if item.order >= 0 and hasattr(env, "unbacked_alloc_order"):
                 env.unbacked_alloc_order[symbol] = item.order
-        if hasattr(env, "name_to_symbol"):  # since 2.15: what a cache's entry is read by
+        if hasattr(env, "name_to_symbol"):  # since 2.15: by which entries of the cache are read
             env.name_to_symbol[item.name] = symbol
         if hasattr(env, "unique_ids"):
             env.unique_ids.add(int(re.sub(r"\D", "", item.name)))
@@ -315,7 +315,7 @@ def _facts(env: Any) -> list[tuple[Any, Any, str, str, bool]]:
 
 
 def _user_line(guard: Any) -> str:
-    """Where a guard came from, in the form that torch writes while tracing: `x = x.view(2, -1) # model.py:12 in
+    """The user line of a guard, in the form that torch writes while tracing: `x = x.view(2, -1) # model.py:12 in
     forward`."""
     return str(getattr(getattr(guard, "sloc", None), "maybe_user_loc", None) or "")
 

@@ -1,8 +1,8 @@
-"""Sympy expressions <-> text, without `sympify` (which evaluates what it reads).
+"""Converts sympy expressions to and from text, without `sympify` (which evaluates what it reads).
 
-Written as sympy prints them where that reads back to the same expression, else as nested calls ("CleanDiv(s0, 4)").
-Read from the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes
-have a meaning, and of which `dumps.expr_bounds` has said that no operation makes something too large.
+Written as sympy prints them where that can be read back to an equal expression, else as nested calls ("CleanDiv(s0,
+4)"). Read from the tree that `dumps.expr` parses, which admits only the graph's symbols and the functions of shapes,
+after `dumps.expr_bounds` has checked that no result becomes too large.
 
 >>> read("2*s0 + 1", {"s0": sympy.Symbol("s0", integer=True, positive=True)}, "graph.json: x")
 2*s0 + 1
@@ -39,7 +39,7 @@ _FAILURES = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionEr
 
 
 def write(expr: Any) -> str:
-    """The text of an expression, which `read` turns into an equal one wherever that is possible."""
+    """The text of an expression; `read` turns it into an equal expression wherever that is possible."""
     if isinstance(expr, (bool, int)):
         return str(expr)
     text = str(expr)
@@ -56,7 +56,7 @@ def write(expr: Any) -> str:
 
 
 def nested(expr: Any) -> str:
-    """The expression as nested calls, one for each operation."""
+    """The expression as nested calls, one per operation."""
     if isinstance(expr, sympy.Rational) and not expr.is_Integer:
         return f"({expr.p}/{expr.q})"
     if isinstance(expr, sympy.Float):
@@ -70,8 +70,8 @@ def nested(expr: Any) -> str:
 
 
 def read(text: str, symbols: Mapping[str, Any], where: str, numbers: Mapping[str, float | None] | None = None) -> Any:
-    """The sympy expression of a text; an error naming the place for anything but symbols, numbers and known functions,
-    and for what would become too large, the symbols having these numbers."""
+    """Reads a text as a sympy expression. Raises an error naming the place for anything but symbols, numbers and known
+    functions, and for results that would become too large, given the symbols' `numbers`."""
     try:
         tree = expressions.parse(text)
         expr_bounds.check(tree, numbers)
@@ -90,7 +90,7 @@ def _build(tree: expressions.Expr, symbols: Mapping[str, Any]) -> Any:
         return sympy.Integer(tree)
     if isinstance(tree, float):
         return sympy.Float(tree)
-    if isinstance(tree, expressions.Name):
+    if isinstance(tree, expressions.SymbolName):
         if tree.name in symbols:
             return symbols[tree.name]
         if tree.name in _CONSTANTS:

@@ -1,8 +1,8 @@
-"""Functions <-> the one string that a saved graph holds for them, by an allow-list in both directions.
+"""Converts functions to and from their names in a saved graph, by an allow-list in both directions.
 
-`name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run.
-`resolve` imports nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything
-else by name.
+`name_of` never fails: a function that is not on the list gets a name that starts with "opaque:", which is shown and
+never run. `resolve` imports nothing that a dump names: it looks names up in tables built from torch itself, and refuses
+all others by name.
 
 >>> name_of(torch.ops.aten.sin.default), resolve("operator.getitem", "case/graph.json: node x")
 ('aten.sin.default', <built-in function getitem>)
@@ -38,11 +38,11 @@ from ..walk import tag_of
 from . import torch_private as t
 
 ATTRIBUTE = "numpy.getattr"
-"""The name of the call that reads an attribute of an array."""
+"""The target of a call that reads an attribute of an array."""
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Name -> callable, all that a saved graph may call."""
+    """Yields the name and callable of everything in compiled NumPy that a saved graph may call."""
     modules: dict[Any, Any] | None = t.optional("numpy_modules")
     if not modules:
         return
@@ -73,14 +73,14 @@ def key(function: Any) -> Any:
 
 OPAQUE = "opaque:"
 _OF_A_CAPTURE = (f"{OPAQUE}torch._dynamo.compiled_autograd.", f"{OPAQUE}torch._dynamo.external_utils.")
-"""Steps of autograd in torch's own graph of a backward."""
+"""Prefixes of autograd steps in torch's own graph of a backward (compiled autograd)."""
 _OWN_NAMESPACES = ("aten", "prims")
 _RESOLVED: dict[str, Callable[..., Any]] = {}
 _RESERVED = frozenset({"operator", "math", "builtins", "torch", "numpy", "higher_order"})
 
 
 def name_of(function: Any) -> str:
-    """The saved name of a call_function target; "opaque:module.name" for one that could not be loaded again."""
+    """The saved name of a call_function target; "opaque:module.name" for a function that could not be loaded again."""
     if isinstance(function, t.OpOverload):
         op = cast(Any, function)
         return f"{op.namespace}.{op._schema.name.split('::')[-1]}.{op._overloadname}"
@@ -97,7 +97,7 @@ def name_of(function: Any) -> str:
 
 
 def is_autograd_step(name: str) -> bool:
-    """Whether a saved name is that of an autograd step that torch's capture of a backward leaves whole."""
+    """Whether a saved name is that of an autograd step that compiled autograd does not trace into."""
     return name.startswith(_OF_A_CAPTURE)
 
 
@@ -128,7 +128,7 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
     if len(parts) not in (2, 3):
         raise _unlisted(name, where)
     op = _registered_op(name, parts, where)
-    if parts[0] in _OWN_NAMESPACES:  # ops of other libraries may be taken back
+    if parts[0] in _OWN_NAMESPACES:  # other libraries may unregister their ops
         _RESOLVED[name] = op
     return op
 
@@ -214,8 +214,8 @@ def check_attribute_path(path: str, where: str) -> list[str]:
 
 
 def check_getattr(name: str, args: list[Arg], kwargs: dict[str, Arg], where: str) -> None:
-    """Refuses the call of a record that reads an attribute (`builtins.getattr`, or of an array) unless it is a known
-    one."""
+    """Refuses a call that reads an attribute (`builtins.getattr`, or of an array) unless the attribute is on the
+    list."""
     if name not in ("builtins.getattr", ATTRIBUTE):
         return
     known = allowlist.ATTRIBUTES if name == "builtins.getattr" else allowlist.ARRAY_ATTRIBUTES
@@ -236,8 +236,7 @@ def _methods() -> frozenset[str]:
 
 @functools.cache
 def _functions() -> dict[str, Callable[..., Any]]:
-    """Name -> function, for everything but registered ops. The first name of a function is the one it is saved
-    under."""
+    """Name -> function, for everything but registered ops. A function with several names is saved under the first."""
     table: dict[str, Callable[..., Any]] = {}
     for name, function in (*_plain_functions(), *_torch_functions(), *functions()):
         table.setdefault(name, function)

@@ -1,11 +1,11 @@
-"""The user's own Triton kernels that a graph calls: saved beside it as programs, and loaded as kernels again with
+"""The user's own Triton kernels that a graph calls: saved with the graph as programs, and loaded as kernels with
 `--trust` only.
 
-Also: A Triton kernel of the user's own as one Python module: imports, constants, helpers, and the function under its
+Also: writes a user's Triton kernel as one Python module: imports, constants, helpers, and the function under its
 decorators.
 
-A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved,
-the index is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
+A wrapper node names its kernel and its constants by indices into a table of torch that belongs to one process. In the
+saved form, the index refers to `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
 
 For example:
 
@@ -45,13 +45,14 @@ from . import torch_private as t
 from .definitions import run
 
 _CONFIG_FIELDS = (("num_warps", 4), ("num_stages", 3), ("num_ctas", 1), ("maxnreg", None))
-"""What triton.Config takes beside the constants, and its defaults (Triton 3.6)."""
+"""The fields of triton.Config beside the constants, with their defaults (Triton 3.6)."""
 _JIT_FIELDS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline", "debug")
 _PRELUDE = {"triton": "import triton", "tl": "import triton.language as tl"}
 
 
 class KernelProgram:
-    """A program that grows by what kernels and constants need. `missing` and `dropped` are sentences."""
+    """A program that grows by the definitions that kernels and constants need. `missing` and `dropped` are
+    sentences."""
 
     def __init__(self) -> None:
         self.missing: list[str] = []
@@ -63,7 +64,7 @@ class KernelProgram:
         self._strings_for_types = False
 
     def text(self) -> str:
-        """The text of the module; names are defined before they are used."""
+        """The text of the module; every name is defined before its use."""
         imports = sorted(dict.fromkeys(self._imports.values()), key=lambda line: (line.startswith("from "), line))
         head = ["from __future__ import annotations", ""] if self._strings_for_types else []
         constants = ["", *(f"{name} = {value}" for name, value in self._constants.items())] if self._constants else []
@@ -71,13 +72,13 @@ class KernelProgram:
         return "\n".join([*head, *imports, *constants, *functions]) + "\n"
 
     def kernel(self, kernel: Any) -> str:
-        """Adds a kernel with its decorators, and returns the name it is called by."""
+        """Adds a kernel with its decorators, and returns its name in the program."""
         around: list[str] = []
         inner = kernel
         while not hasattr(inner, "src") and hasattr(inner, "fn"):
             if hasattr(inner, "configs"):
                 around.append(self._autotune(inner))
-            else:  # Dynamo has put what heuristics say into the configurations
+            else:  # Dynamo has already put the values of heuristics into the configurations
                 self.missing.append(f"a decorator of type {type(inner).__name__}")
             inner = inner.fn
         if not hasattr(inner, "src") or not callable(getattr(inner, "fn", None)):
@@ -86,7 +87,7 @@ class KernelProgram:
         return self.function(inner, around)
 
     def function(self, compiled: Any, around: list[str] | None = None) -> str:
-        """Adds a compiled function and what it uses, once, and returns its name."""
+        """Adds a compiled function and the names that it uses, once, and returns its name."""
         tree = _parsed(compiled.src)
         name = tree.name if tree is not None else compiled.fn.__name__
         if not self._claim(name, compiled) or name in self._functions:
@@ -94,7 +95,7 @@ class KernelProgram:
         if tree is None:
             self.missing.append(f"{name}, whose source cannot be read")
             return name
-        self._functions[name] = ""  # it may call itself
+        self._functions[name] = ""  # for a function that calls itself
         self._strings_for_types |= any(isinstance(kind, str) for kind in compiled.fn.__annotations__.values())
         known = {**compiled.fn.__globals__, **_closure(compiled.fn)}
         attributes = _attributes(tree)
@@ -103,14 +104,13 @@ class KernelProgram:
                 self._symbol(used, known[used], name, attributes)
             elif not hasattr(builtins, used):
                 self.missing.append(f"{used}, which {name} uses and which was not defined")
-        del self._functions[name]  # behind what it uses
+        del self._functions[name]  # to be placed after the names that it uses
         decorators = [*(around or ()), _decorator(compiled)]
         self._functions[name] = "\n".join([*decorators, textwrap.dedent(compiled.src)])
         return name
 
     def expression(self, value: Any) -> str:
-        """A constant as Python that can be evaluated in the program; "" and a sentence in `missing` for what has
-        none."""
+        """A constant as a Python expression over the program; "", and a sentence in `missing`, where it has none."""
         text = self._expression(value)
         if text is None:
             self.missing.append(f"a constant of type {type(value).__name__} ({_short(value)})")
@@ -141,7 +141,7 @@ class KernelProgram:
         return f"triton.Config({', '.join([f'{{{kwargs}}}', *fields])})"
 
     def _symbol(self, name: str, value: Any, user: str, attributes: dict[str, set[str]]) -> None:
-        """Makes the program define a global or closed-over name as the user's module did."""
+        """Adds a definition of a global or closed-over name as in the user's module."""
         if not self._claim(name, value):
             return
         if name in self._imports or name in self._constants or (name in self._functions and is_compiled(value)):
@@ -152,7 +152,7 @@ class KernelProgram:
         elif isinstance(value, ModuleType):
             self._module(name, value, user, attributes.get(name, set()))
         elif (text := self._expression(value)) is not None:
-            # A plain number stays one: Triton takes no such globals, and that is the user's failure.
+            # A plain number stays one: Triton refuses such globals, so the program fails as the user's does.
             self._constants[name] = text
         elif (line := _imported(name, value)) is not None:
             self._imports[name] = line
@@ -162,7 +162,7 @@ class KernelProgram:
             self.missing.append(f"{name}, a {kind} of {home} that {user} uses")
 
     def _module(self, name: str, module: ModuleType, user: str, attributes: set[str]) -> None:
-        """An import; for a module of the user's, a namespace of what is used of it."""
+        """Adds an import; for a module of the user, a namespace with its used attributes."""
         full = module.__name__
         if full.partition(".")[0] in {"triton", "torch", *sys.stdlib_module_names}:
             self._imports[name] = _import(full, name)
@@ -180,7 +180,7 @@ class KernelProgram:
         self._functions[name] = "\n".join(lines)
 
     def _claim(self, name: str, value: Any) -> bool:
-        """Claims a name; False, with a sentence, where two modules call different things by it."""
+        """Claims a name; returns False, and notes it in `missing`, where two modules use it for different things."""
         if not is_identifier(name):
             self.missing.append(f"{name!r}, which is not a plain name")
             return False
@@ -223,13 +223,13 @@ class KernelProgram:
 
 
 def is_compiled(value: Any) -> bool:
-    """Whether a value is a function that Triton compiles: one under triton.jit or triton.constexpr_function."""
+    """Whether a value is a function that Triton compiles: decorated with triton.jit or triton.constexpr_function."""
     has_source = callable(getattr(value, "fn", None)) and isinstance(getattr(value, "src", None), str)
     return has_source and type(value).__module__.startswith("triton.")
 
 
 def decorators_of(kernel: Any) -> tuple[str, str]:
-    """(the decorators that the user wrote, "path:line"), as far as they are known."""
+    """(the decorators that the user wrote, "path:line"); empty texts where they are unknown."""
     for _ in range(8):
         if hasattr(kernel, "raw_src"):
             before, begin, _ = textwrap.dedent("".join(kernel.raw_src)).partition("def ")
@@ -248,7 +248,7 @@ def _parsed(source: str) -> ast.FunctionDef | None:
 
 
 def _names_loaded(code: CodeType) -> set[str]:
-    """Global and closed-over names that a function reads, those of functions inside it included."""
+    """Global and closed-over names that a function reads, including those of nested functions."""
     steps = list(dis.get_instructions(code))
     names = {str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     names |= {str(step.argval) for step in steps if step.opname.startswith("LOAD_") and step.argval in code.co_freevars}
@@ -268,7 +268,7 @@ def _in_signature(tree: ast.FunctionDef) -> set[str]:
 
 
 def _attributes(tree: ast.FunctionDef) -> dict[str, set[str]]:
-    """Name -> the attributes that are read of it: for modules of the user's."""
+    """Name -> its attributes that the function reads, for modules of the user."""
     by_name: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -281,7 +281,7 @@ def _closure(function: Any) -> dict[str, Any]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             values_by_name[name] = cell.cell_contents
-        except ValueError:  # not filled
+        except ValueError:  # an empty cell
             continue
     return values_by_name
 
@@ -294,7 +294,7 @@ def _decorator(compiled: Any) -> str:
 
 
 def _imported(name: str, value: Any) -> str | None:
-    """The import of one of Triton's own objects, or None."""
+    """The import statement for one of Triton's own objects; None for others."""
     home = str(getattr(value, "__module__", None) or "")
     own = getattr(value, "__name__", None)
     if home.startswith("triton") and own and getattr(sys.modules.get(home), own, None) is value:
@@ -315,16 +315,15 @@ def _short(value: Any) -> str:
 
 
 CONSTANTS = "triton_constants"
-"""Key in NodeRecord.meta of what a call passes outside of the graph: name -> Python expression over the kernel's
-program."""
+"""Key in NodeRecord.meta of the constants of a call: name -> Python expression over the kernel's program."""
 OLD = "this run has no kernel source (recorded by an older graphdbg)"
 
 _loaded: dict[str, tuple[Any, ModuleType]] = {}
-"""Program and name -> the kernel and its module; one each in a process, since its index must not change."""
+"""Name and program, hashed -> the kernel and its module; loaded once per process, since its index must not change."""
 _records: dict[int, tuple[Any, TritonKernel]] = {}
-"""Index in torch's table -> the kernel there, and what it was loaded from. `torch._dynamo.reset` empties the table."""
+"""Index in torch's table -> the kernel there, and its record. `torch._dynamo.reset` empties the table."""
 _texts: dict[int, tuple[dict[str, Any], dict[str, str]]] = {}
-"""Index of constants in torch's table -> the constants there, and their expressions."""
+"""Index of constants in torch's table -> those constants, and their expressions."""
 _known: dict[tuple[int, tuple[tuple[str, str], ...]], int] = {}
 
 
@@ -348,13 +347,13 @@ def name_of_kernel(index: Any) -> str:
 
 
 def _record_of(index: Any) -> TritonKernel | None:
-    """The record that a kernel in torch's table was loaded from."""
+    """The record that a kernel in torch's table was loaded from; None for others."""
     kernel, record = _records.get(index, (None, None))
     return record if kernel is not None and _kernel_at(index) is kernel else None
 
 
 def _texts_of(index: Any) -> dict[str, str] | None:
-    """The expressions that constants in torch's table were made from."""
+    """The expressions that constants in torch's table were loaded from; None for others."""
     held, texts = _texts.get(index, (None, None))
     return texts if held is not None and _constants_at(index) is held else None
 
@@ -368,7 +367,8 @@ class KernelWriter:
         self._places: list[int] = []
 
     def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
-        """Makes the record of a wrapper node name its kernel by its place in the record, and hold its constants."""
+        """Replaces the kernel index in the record of a wrapper node by its index in GraphRecord.kernels, and adds its
+        constants."""
         if "kernel_idx" not in node.kwargs:
             return
         index: Any = node.kwargs["kernel_idx"]
@@ -390,7 +390,7 @@ class KernelWriter:
         record.meta[CONSTANTS] = {"dict": [[name, text] for name, text in known.items()]}
 
     def finish(self) -> list[TritonKernel]:
-        """The kernels in the order in which the graph calls them first."""
+        """The kernels in the order of their first calls."""
         return [known or self._made(index, program) for index, (known, program) in self._found.items()]
 
     def _made(self, index: int, program: KernelProgram) -> TritonKernel:
@@ -402,14 +402,14 @@ class KernelWriter:
 
 
 class KernelReader:
-    """Gives wrapper nodes of one graph their kernels back. `where` names the graph's folder or file."""
+    """Restores the kernels of a graph's wrapper nodes. `where` names the graph's folder or file."""
 
     def __init__(self, kernels: list[TritonKernel], where: str) -> None:
         self.kernels = kernels
         self.where = where.removesuffix("/graph.json")
 
     def target(self, name: str) -> Any:
-        """The operator of a call."""
+        """The higher-order operator of a call."""
         operator = t.higher_order_ops.get(name.removeprefix("higher_order."))
         if operator is None:
             fix = "load the dump with the torch that wrote it"
@@ -417,7 +417,8 @@ class KernelReader:
         return operator
 
     def kwargs(self, record: NodeRecord, given: dict[str, Any], where: str) -> dict[str, Any]:
-        """A call's keyword arguments with indices of this process. Raises RefusedError without trust or source."""
+        """A call's keyword arguments with indices into this process's table. Raises RefusedError without trust or
+        source."""
         place = given.get("kernel_idx")
         if not self.kernels:
             raise RefusedError(where, OLD, "record the run again")

@@ -1,13 +1,12 @@
-"""Values of nodes: fake or real tensors, symbolic scalars, sequences -> records, and records -> fake values.
+"""Converts values of nodes: fake or real tensors, symbolic scalars and sequences to records, and records to fake
+values.
 
-Looks at metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become
-OpaqueValue.
+Reads metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become OpaqueValue,
+unless they are traceable wrappers.
 
-An input that has no saved form, such as a device mesh, has a stand-in in graphs that hand it through and ask nothing of
-it:
-AOTAutograd takes DTensors apart and leaves their mesh as an input and an output. A graph that calls something with such
-an input
-cannot be replayed, and is refused by the name of the type.
+An input without a saved form, such as a device mesh, has a stand-in in graphs that only pass it through: AOTAutograd
+takes DTensors apart and leaves their mesh as an input and an output. A graph that calls something with such an input
+cannot be replayed, and is refused with the name of the type.
 
 >>> ValueWriter(SymbolWriter()).value(torch.empty(2, 3))
 TensorValue(dtype='float32', shape=[2, 3], stride=[3, 1], offset=0, device='cpu', ...)
@@ -47,13 +46,13 @@ from .symbols import Symbols, SymbolWriter, is_symbolic
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
 BUFFER = "torch.nn.Buffer"
-"""The record's name for the type of a tensor that is itself a buffer."""
+"""The recorded subclass of a tensor that is itself a buffer."""
 TRACED = "torch._library.fake_class_registry.FakeScriptObject"
-"""The class of such an input while a graph is traced."""
+"""The class of an input without a saved form while a graph is traced."""
 
 
 def is_plain_tensor(value: object) -> bool:
-    """Whether a value is a tensor whose metadata says everything about it (no wrapper subclass)."""
+    """Whether a value is a tensor that its metadata describes completely (no wrapper subclass)."""
     if not isinstance(value, torch.Tensor):
         return False
     kind = type(value)
@@ -63,7 +62,7 @@ def is_plain_tensor(value: object) -> bool:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """ "float32" for torch.float32."""
+    """The name of a dtype: "float32" for torch.float32."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -92,7 +91,7 @@ class ValueWriter:
                 self.count(item)
 
     def value(self, value: object, *, whole_storage: bool = False) -> Value:
-        """The record of a value; `whole_storage` also writes how large a tensor's storage is where it exceeds the
+        """The record of a value; `whole_storage` also records the size of a tensor's storage where that exceeds the
         view."""
         if is_plain_tensor(value):
             return self.tensor(value, whole_storage)  # pyright: ignore
@@ -109,7 +108,7 @@ class ValueWriter:
         return OpaqueValue(type=wrappers.type_name(value)) if wrapped is None else wrapped
 
     def _wrapper(self, value: Any) -> TensorValue | None:
-        """The record of a tensor that holds others; None where some part of it has no saved form."""
+        """The record of a wrapper tensor; None where a part of it has no saved form."""
         if any(isinstance(size, torch.SymInt) and cast(Any, size).node.is_nested_int() for size in value.shape):
             return None
         plain = ArgumentWriter(self)
@@ -159,7 +158,7 @@ class ValueWriter:
         return record
 
     def base(self, tensor: torch.Tensor) -> TensorValue | None:
-        """The record of the base that autograd knows a tensor to be a view of; None for no view."""
+        """The record of the tensor that autograd knows `tensor` to be a view of; None for no view."""
         base = viewed(tensor)
         if base is None:
             return None
@@ -168,7 +167,7 @@ class ValueWriter:
         return record
 
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
-        """The size of the storage in bytes, or None when it is just what the view spans; an empty one spans nothing."""
+        """The size of the storage in bytes; None when it is exactly what the view spans (nothing for an empty view)."""
         shape, stride, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
         size = tensor.untyped_storage().nbytes()
         if not any(map(is_symbolic, (*shape, *stride, offset, size))):
@@ -189,7 +188,8 @@ class ValueWriter:
 
 
 def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The base that autograd knows a strided tensor to be a view of, where both have one dtype and only strides."""
+    """The tensor that autograd knows a strided tensor to be a view of, if both have the same dtype and are plain and
+    strided."""
     base = tensor._base
     if base is None or base.dtype != tensor.dtype or not base.layout is tensor.layout is torch.strided:
         return None
@@ -198,7 +198,7 @@ def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
-    """The qscheme, scale, zero_point and axis of a quantised tensor; nothing for a fake one."""
+    """The qscheme, scale, zero_point and axis of a quantised tensor; empty for a fake tensor."""
     if isinstance(tensor, t.FakeTensor):
         return {}
     scheme = tensor.qscheme()
@@ -214,7 +214,7 @@ def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 class ValueReader:
-    """Makes fake values under one FakeTensorMode; tensors of one alias group share a storage."""
+    """Builds fake values under one FakeTensorMode; tensors of one alias group share a storage."""
 
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
@@ -291,7 +291,7 @@ class ValueReader:
 
 
 def lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
-    """The tensor with the conj and neg bits that were recorded."""
+    """The tensor with the recorded conj and neg bits."""
     if record.conj:
         tensor = torch.conj(tensor)
     if record.neg:
@@ -300,12 +300,12 @@ def lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """A key that is equal for tensors that share one storage; fake and meta tensors have no data_ptr to compare."""
+    """A key that is equal for tensors that share a storage; fake and meta tensors have no data_ptr to compare."""
     return cast(Any, tensor.untyped_storage())._cdata
 
 
 class StandIn:
-    """An object of which only the type's name is known."""
+    """A stand-in for an object of which only the type's name is known."""
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
@@ -320,7 +320,7 @@ class StandIn:
         return hash(self.type_name)
 
     def __obj_flatten__(self) -> tuple[()]:
-        """Lets torch count the bytes of an opaque input."""
+        """Lets torch count the bytes of this opaque input: it has none."""
         return ()
 
 
@@ -332,11 +332,11 @@ def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
 
 
 def stand_in_traced() -> Any:
-    """The object that stands for such an input while a graph is compiled."""
+    """The stand-in for an input without a saved form while a graph is compiled."""
     return t.FakeScriptObject(object(), StandIn.__name__, StandIn(TRACED))
 
 
 def stand_in_real(item: InputRecord | None) -> StandIn:
-    """The object that stands for such an input when the graph runs."""
+    """The stand-in for an input without a saved form when the graph runs."""
     seen = item.value if item is not None else None
     return StandIn(seen.type if isinstance(seen, OpaqueValue) else TRACED)

@@ -1,8 +1,7 @@
-"""Tensors that hold other tensors and say how they are taken apart (traceable wrapper subclasses): apart, and together
-again.
+"""Traceable wrapper subclasses, tensors that hold other tensors: takes them apart, and puts them together again.
 
-A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that
-the allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
+A class is never imported by a name from a dump: it has to be defined in this process, or be one of torch's own on the
+allow-list. A nested tensor's ragged size stands for its offsets, which have no saved form, so it stays opaque.
 
 For example:
 
@@ -26,18 +25,18 @@ MOST_DENSE = 1 << 26
 
 
 def is_wrapper(value: object) -> bool:
-    """Whether a value is a tensor that holds others."""
+    """Whether a value is a wrapper tensor."""
     plain = not isinstance(value, torch.Tensor) or type(value) in (torch.Tensor, torch.nn.Parameter)
     return not plain and t.is_wrapper(value)
 
 
 def parts(tensor: Any) -> dict[str, torch.Tensor]:
-    """The tensors that it holds, by attribute."""
+    """The inner tensors of a wrapper tensor, by attribute."""
     return {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
 
 
 def like(tensor: Any, held: Mapping[str, Any]) -> Any:
-    """A tensor of the same class over other parts; it requires grad where the first does, as a leaf."""
+    """A tensor of the same class over other inner tensors; it requires grad where `tensor` does, as a leaf."""
     _, context = tensor.__tensor_flatten__()
     tensor_like: Any = cast(Any, type(tensor)).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
     if isinstance(tensor, torch.nn.Parameter):
@@ -47,17 +46,17 @@ def like(tensor: Any, held: Mapping[str, Any]) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A plain tensor with all numbers that such a tensor, or a sparse one, holds, to compare two; anything else as it
-    is."""
+    """A plain tensor with all numbers in a wrapper or sparse tensor, to compare two of them; other values as they
+    are."""
     if not is_wrapper(value):
         if not isinstance(value, torch.Tensor) or value.layout == torch.strided:
             return value
         many = value.numel() > MOST_DENSE
         return value.to_dense() if not many else (value.coalesce() if value.is_sparse else value).values()
-    held = [whole(part.detach()).to(value.device) for part in parts(value).values()]  # they may lie on several
+    held = [whole(part.detach()).to(value.device) for part in parts(value).values()]  # they may be on several devices
     if len({(part.shape, part.dtype) for part in held}) == 1:
         return torch.stack(held)
-    flat = [part.reshape(-1) for part in held]  # float8 promotes to nothing
+    flat = [part.reshape(-1) for part in held]  # float8 has no type promotion
     return torch.cat([part.float() if part.is_floating_point() and part.itemsize == 1 else part for part in flat])
 
 
@@ -67,8 +66,8 @@ def type_name(value: object) -> str:
 
 
 def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: Any, where: str) -> Any:
-    """The tensor of a class by its saved name. Raises EnvironmentLackError where the class is not known here,
-    UnreadableError where it makes none of these parts."""
+    """Rebuilds a wrapper tensor by the saved name of its class. Raises EnvironmentLackError where the class is not
+    known here, UnreadableError where it cannot be built from these parts."""
     kind = _class(name)
     if kind is None:
         home = name.rpartition(".")[0]
@@ -78,7 +77,7 @@ def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: An
         raise NotRegisteredError(where, f"the tensor class {name!r} is not defined in this process", fix)
     try:
         return kind.__tensor_unflatten__(held, context, torch.Size(size), tuple(stride))
-    except Exception as error:  # the class is somebody else's
+    except Exception as error:  # the class is the user's or a library's
         why = f"{name} cannot be rebuilt from what was recorded ({type(error).__name__}: {error})"
         raise DamagedError(where, why) from error
 

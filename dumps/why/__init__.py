@@ -1,7 +1,7 @@
 """Why each graph of a run exists: graph breaks, recompiles, restarts, DDP's parts and dynamic sizes, from the journals.
 
-`events` reads the journals into a view model and adds symbols and guards of the records, `wording` takes torch's own
-texts apart, `text` writes it for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
+`events` reads the journals into a view model and adds symbols and guards from the records, `wording` parses torch's own
+texts, `text` writes the result for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
 
 >>> from graphdbg.dumps.why.show import of_rows
 >>> [compile.id for compile in of_rows(run)]

@@ -1,7 +1,7 @@
 """From journals to the view model: events in their order, joined with the graphs of the same journal.
 
-A compile id may come twice in one process (torch._dynamo.reset starts counting again), so a graph belongs to the last
-frame of that id that was begun before it. Damaged, missing or unknown fields leave holes, never an exception.
+A compile id may occur twice in one process (torch._dynamo.reset restarts the count), so a graph belongs to the last
+frame of that id that began before it. Damaged, missing or unknown fields leave gaps, never an exception.
 
 >>> of_run(open_run("myrun")).processes[0].functions[0].name
 'Model.forward'
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from ..browse.listing import Following
 
 RESUME = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_(?P<line>\d+))+$")
-"""The name that Dynamo gives to what follows a graph break."""
+"""The name that Dynamo gives to the function that runs after a graph break."""
 
 
 def items(value: Any) -> list[Any]:
-    """A value as a list; an empty one for anything else."""
+    """The value if it is a list, else an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def words(fields: dict[str, Any], key: str) -> str:
-    """A value as text; an empty one for anything else."""
+    """The value of a field if it is text, else ""."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
 def whole(value: Any) -> int:
-    """A value as a whole number; 0 for anything else."""
+    """The value if it is a whole number, else 0."""
     return value if isinstance(value, int) else 0
 
 
 def places(value: Any) -> list[ProgramLine]:
-    """The frames of a stack, with the names that functions have in the program."""
+    """The frames of a stack, with the program's own names for functions."""
     program_lines: list[ProgramLine] = []
     for item in items(value):
         frame = items(item)
@@ -71,8 +71,8 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 
 
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
-    """The reasons known of a run, or of one compile of one process. Symbols' conditions come from records (see
-    `_add_conditions`)."""
+    """The reasons for the graphs of a run, or of one compile of one process. Conditions on symbols come from records
+    (see `_add_conditions`)."""
     reasons = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
     if compile_id is not None:
         _narrow(reasons, compile_id)
@@ -81,7 +81,7 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
 
 
 def from_journals(run: Run | Following, process: str | None = None) -> list[ProcessWhy]:
-    """The reasons from the journals alone: no record is opened."""
+    """The reasons that the journals give, by process: no record is opened."""
     processes: list[ProcessWhy] = []
     for recorded_process in run.processes:
         if process is not None and recorded_process.name != process:
@@ -104,13 +104,13 @@ def _narrow(reasons: Why, compile_id: str) -> None:
 
 
 def base(compile_name: str) -> tuple[str, int]:
-    """A compile name without its attempt, and the attempt: "0_0_a1" gives ("0_0", 1)."""
+    """A compile name split into the name without attempt, and the attempt: "0_0_a1" gives ("0_0", 1)."""
     attempt = _ATTEMPT.search(compile_name)
     return (compile_name[: attempt.start()], int(attempt[1])) if attempt else (compile_name, 0)
 
 
 class Reader:
-    """Takes the events of one process one after the other."""
+    """Builds the reasons of one process from its events, in order."""
 
     def __init__(self, name: str, rank: int | None, rows: list[ListedGraph]) -> None:
         self.rows = {row.local: row for row in rows}
@@ -147,7 +147,7 @@ class Reader:
             handle(self, fields)
 
     def finish(self) -> ProcessWhy:
-        """Returns the process, once all events were taken."""
+        """Returns the process, after all events."""
         self.why.others += [_line(row) for local, row in self.rows.items() if local not in self.seen]
         return self.why
 
@@ -162,7 +162,7 @@ class Reader:
             self.part.graphs.append(row.id)
 
     def _of(self, fields: dict[str, Any]) -> Compile:
-        """The compile that an event names; a new one without a reason when its beginning was lost."""
+        """The compile that an event names; a new compile of kind "unknown" where its beginning was lost."""
         name = base(str(fields.get("compile") or ""))[0]
         if name not in self.current:
             self.current[name] = Compile(name, "unknown")
@@ -220,13 +220,13 @@ class Reader:
         return self.why.functions[-1]
 
     def _resumed(self, name: str, file: str, line: int) -> Function:
-        """The function that a resume function goes on with: the nearest one of that name that begins above the line."""
+        """The function that a resume function continues: the nearest of that name that begins above the line."""
         above = (known for known in self.why.functions if known.file == file and known.line <= line)
         alike = [known for known in above if known.name.rpartition(".")[2] == name.rpartition(".")[2]]
         return max(alike, key=lambda known: known.line) if alike else self._function(name, file, line)
 
     def _caller(self, item: Compile) -> ProgramLine | None:
-        """The line where an earlier compile broke off while it was calling this function."""
+        """The line at which an earlier compile broke off while calling this function."""
         for function in reversed(self.why.functions):
             for earlier in reversed(function.compiles):
                 for broken in earlier.breaks:
@@ -242,7 +242,7 @@ class Reader:
         item.guards = [wording.guard(str(text)) for text in items(fields.get("reasons")) or wording.raised(error)]
         for guard in item.guards:
             if guard.place is not None and item.file.endswith(guard.place.file):
-                guard.place.file = item.file  # Dynamo's short form keeps the end of a path only
+                guard.place.file = item.file  # Dynamo shortens a path to its end
         now = fields.get("now")
         if item.guards and isinstance(now, dict):
             item.guards[0].now = cast("dict[str, Any]", now)
@@ -298,7 +298,7 @@ class Reader:
 
 
 def _also(pair: list[Any], guards: list[Guard]) -> Guard | None:
-    """A further guard that failed, written as [text, present value], with the line that an older version's gives."""
+    """A further guard that failed, from [text, present value], with the line of the same guard in an older version."""
     if len(pair) != 2 or not isinstance(pair[0], str):
         return None
     text = pair[0]
@@ -332,7 +332,7 @@ _ORDER = ("inference", "forward", "joint", "pre_grad", "dynamo")
 
 
 def _add_conditions(reasons: Why, run: Run) -> None:
-    """Fills `conditions`, and `symbols` with their final ranges. A graph that cannot be read adds nothing."""
+    """Fills `conditions`, and `symbols` with their final ranges. A graph that cannot be read adds only a remark."""
     compiles = [item for process in reasons.processes for function in process.functions for item in function.compiles]
     wanted = [(item, line) for item in compiles if (line := _best(item)) is not None]
     seen: dict[tuple[str, ...], set[str]] = {}
@@ -347,7 +347,7 @@ def _add_conditions(reasons: Why, run: Run) -> None:
         frame = (line.id[: len(line.id) - len(line.local)], item.function, item.file, item.id.rpartition("_")[0])
         before = seen.setdefault(frame, set())
         if not has_symbols and item.kind == "recompile":
-            # Dynamo's own graphs were not recorded, which the journal's symbols come from
+            # The journal's symbols come from Dynamo's own graphs, which were not recorded.
             item.became_dynamic = item.dynamic_since(before)
         before.update(symbol.source for symbol in item.symbols)
 

@@ -1,5 +1,4 @@
-"""Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to
-fix.
+"""The causes of a process's graph breaks and recompiles, counted: with 500 recompiles the first line says what to fix.
 
 For example:
 
@@ -65,8 +64,8 @@ def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, 
 
 
 class Repeated(msgspec.Struct):
-    """One guard because of which a function was compiled again and again: how often, of which compile `id` the last
-    was; `limit` where torch gave up. `text` says what else failed in the first of them.
+    """A guard that made a function recompile repeatedly. `count`: how often; `id`: the last of these compiles; `limit`:
+    set where torch gave up; `text`: the guards that failed in the first of them.
     """
 
     function: str
@@ -79,8 +78,8 @@ class Repeated(msgspec.Struct):
 
 
 def repeated(run: Run) -> list[Repeated]:
-    """The guards that failed, those at which torch gave up first, then by how often. The one recompile that makes a
-    size of a function dynamic is left out: Dynamo always does that.
+    """The failed guards: those at which torch gave up first, then by count. The single recompile that makes a size of a
+    function dynamic is left out, because Dynamo always does that.
     """
     by_key: dict[tuple[str, ...], Repeated] = {}
     for process in of_run(run).processes:
@@ -103,7 +102,7 @@ def repeated(run: Run) -> list[Repeated]:
 
 
 def limits(run: Run) -> list[str]:
-    """Where torch gave up compiling a function again, in words."""
+    """A sentence for each function that torch no longer compiles."""
     return [f"{repeat.function} was given up at {repeat.limit}" for repeat in repeated(run) if repeat.limit]
 
 
@@ -133,7 +132,7 @@ class FirstSeen(NamedTuple):
 
 
 def first_found(processes: Iterable[Process]) -> list[FirstSeen]:
-    """The first finding of `--when` in each process."""
+    """The first finding of `--when` in each process that has one."""
     first_seen: list[FirstSeen] = []
     for process in processes:
         events = read(process.path / JOURNAL_FILE).events
@@ -150,17 +149,16 @@ _TOLD = {"break": ("graph break", ""), "recompile": ("recompile", ""), "limit": 
 
 
 def hint(text: str, processes: Iterable[Process]) -> str:
-    """One line that says where to look; empty when there is nothing to explain. Counts lines of journals and decodes
-    none:
-    quotes inside a text are escaped there, so no text looks like one."""
+    """One line with counts and the command that explains them; empty when there is nothing to explain. Counts lines of
+    journals without decoding them: quotes inside a text are escaped there, so no text looks like such a line."""
     counts = dict.fromkeys(_TOLD, 0)
     for process in processes:
         try:
             data = opening.read(process.path / JOURNAL_FILE)
-        except OSError:  # reported by the reader of the journal
+        except OSError:  # the reader of the journal reports it
             continue
         for what in counts:
             counts[what] += data.count(b'"kind":"why","what":"%s"' % what.encode())
-    counts["recompile"] -= counts["limit"]  # the one too many is not compiled any more
+    counts["recompile"] -= counts["limit"]  # the recompile beyond the limit is not compiled
     parts = [counted(counts[what], singular, many) for what, (singular, many) in _TOLD.items() if counts[what]]
     return f"{', '.join(parts)}: graphdbg ls {text} --why" if parts else ""

@@ -1,4 +1,4 @@
-"""What `ls --why` shows: functions with their compiles, each with its reason and what came of it. Pure data.
+"""The view model of `ls --why`: functions with their compiles, each with its reason and its outcome. Pure data.
 
 >>> Compile(id="0_0", kind="first").breaks
 []
@@ -23,14 +23,14 @@ class ProgramLine(msgspec.Struct):
 
     @property
     def code_text(self) -> str:
-        """The code of the line, behind a colon; empty where it is not known."""
+        """The code of the line, after a colon; empty where it is unknown."""
         return f": {self.code}" if self.code else ""
 
 
 class Break(msgspec.Struct):
-    """A graph break, or what kept a frame from being compiled. `then`: "resumed" behind it, "rest skipped" (the rest of
-    the function runs uncompiled) or "frame skipped" (all of it does). `stack` goes from the compiled function to where
-    it broke."""
+    """A graph break, or the reason why a frame was not compiled. `then`: "resumed" after it, "rest skipped" (the rest
+    of the function runs uncompiled) or "frame skipped" (the whole function does). `stack`: from the compiled function
+    to the line that broke."""
 
     title: str
     explanation: str = ""
@@ -41,7 +41,8 @@ class Break(msgspec.Struct):
 
 
 class Guard(msgspec.Struct):
-    """A guard that failed: of which compile, its text, the line that needs it, and the present value."""
+    """A guard that failed: `of`: the compile that has it, `text`, `place`: the line that needs it, `now`: the present
+    values."""
 
     text: str
     of: str = ""
@@ -51,7 +52,7 @@ class Guard(msgspec.Struct):
 
 
 class Restart(msgspec.Struct):
-    """An attempt that Dynamo gave up in order to start over; its graphs are those of the next attempt's id."""
+    """An attempt that Dynamo abandoned to start over; its graphs have the id of the next attempt."""
 
     attempt: int
     error: str
@@ -59,7 +60,7 @@ class Restart(msgspec.Struct):
 
 
 class Symbol(msgspec.Struct):
-    """A size or number that the graph leaves open: where it comes from, what it was, the range it may take."""
+    """A symbolic size or number of a graph: its source, its hint, and its range."""
 
     name: str
     source: str = ""
@@ -80,7 +81,7 @@ class DDPPart(msgspec.Struct):
 
 
 class GraphLine(msgspec.Struct):
-    """A graph of the run, as far as it concerns its compile."""
+    """A graph of the run, with the fields that matter for its compile."""
 
     id: str
     stage: str
@@ -91,10 +92,10 @@ class GraphLine(msgspec.Struct):
 
 class Compile(msgspec.Struct):
     """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset"
-    (the same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit"
-    (it would have been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its
-    beginning was lost). `guards`: the first that failed in each compiled version, those alike left out, newest version
-    first; `also`: what else failed in the newest one. `began`: seconds since 1970; 0 where it is not known."""
+    (the same after torch._dynamo.reset), "resumed" (after a graph break, at line `resumed_at`), "recompile", "limit"
+    (one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its beginning was lost).
+    `guards`: the first that failed in each compiled version, newest version first, without similar ones; `also`: other
+    guards that failed in the newest version. `began`: seconds since 1970; 0 if unknown."""
 
     id: str
     kind: str = "first"
@@ -123,12 +124,12 @@ class Compile(msgspec.Struct):
     graphs: list[GraphLine] = []
 
     def dynamic_since(self, before: set[str]) -> list[Symbol]:
-        """The symbols whose sources are not among earlier ones."""
+        """The symbols whose sources are not in `before`."""
         return [symbol for symbol in self.symbols if symbol.source and symbol.source not in before]
 
 
 class Function(msgspec.Struct):
-    """A function of the program with all compiles of it and of what follows its graph breaks."""
+    """A function of the program, with all its compiles, including those after its graph breaks."""
 
     name: str
     file: str
@@ -137,8 +138,8 @@ class Function(msgspec.Struct):
 
     @property
     def foreign(self) -> bool:
-        """Whether it is a function of torch or Python itself that gave no graph: it stands between the program's
-        own."""
+        """Whether the function belongs to torch or Python itself and gave no graph: it only stands between the
+        program's own."""
         library = "/torch/" in self.file or ("/lib/python3" in self.file and "-packages/" not in self.file)
         return library and not any(item.graphs for item in self.compiles)
 
@@ -158,7 +159,7 @@ class Skipped(msgspec.Struct):
 
 
 class ProcessWhy(msgspec.Struct):
-    """One recorded process. `known` is False where nothing recorded why; `lacking` is what its torch could not
+    """One recorded process. `known`: False where no reasons were recorded; `lacking`: what its torch could not
     record."""
 
     name: str

@@ -1,4 +1,4 @@
-"""`graphdbg ls RUN --why`, and `RUN/ID --why` for the compile that one graph belongs to.
+"""`graphdbg ls RUN --why`; and `RUN/ID --why` for the compile of one graph.
 
 >>> show("myrun", open_run("myrun"), as_json=False)
 1 function compiled 2 times: 1 recompile
@@ -39,9 +39,9 @@ _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
 
 
 class Compiled(msgspec.Struct):
-    """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where
-    they are not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled
-    later. `by_dynamo`: what Dynamo did to get there, the last of its attempts."""
+    """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty if
+    unknown. `seconds`: from Dynamo's graph to the compiled one, plus those of a backward that was compiled later.
+    `by_dynamo`: Dynamo's function and last attempt for this compile."""
 
     id: str
     rows: list[ListedGraph]
@@ -51,7 +51,7 @@ class Compiled(msgspec.Struct):
 
     @property
     def worst(self) -> ListedGraph:
-        """The graph with the worst status; those that the program lets be observed get no further than captured."""
+        """The graph with the worst status, without graphs that the program itself observes, which stay captured."""
         rows = [row for row in self.rows if not row.word] or self.rows
         return min(rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
 
@@ -69,7 +69,7 @@ class Compiled(msgspec.Struct):
 
     @property
     def stages(self) -> str:
-        """The stages in short: the graphs that the inner compiler took, else the furthest that there was."""
+        """The stages in short: those that the inner compiler got, else the last stage reached."""
         counts = Counter(row.stage for row in self.rows)
         folded = [stage for stage in _RESULTS if counts[stage]] or [self.rows[-1].stage]
         return "+".join(stage + (f" x{counts[stage]}" if counts[stage] > 1 else "") for stage in folded)
@@ -81,13 +81,13 @@ class Compiled(msgspec.Struct):
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of compiling."""
+        """The compile time in seconds."""
         whole = [row.seconds for row in self.rows if "backward" not in row.stage and row.seconds is not None]
         later = [row.seconds for row in self.rows if row.stage == "backward" and row.seconds is not None]
         return max(whole, default=0.0) + sum(later) if whole or later else None
 
     def function(self, width: int) -> str:
-        """The function with its line in so many letters; of the longer of the two, the end is kept."""
+        """The function with its line in at most `width` letters; the longer of the two is cut at its beginning."""
         both = [part for part in (self.name, self.place) if part]
         over = len(", ".join(both)) - width
         if over > 0:
@@ -96,13 +96,13 @@ class Compiled(msgspec.Struct):
         return cut(", ".join(both), width, "start")
 
     def words(self) -> str:
-        """The text that a filter looks at."""
+        """The text that a filter searches."""
         graphs = " ".join(f"{row.stage} {row.error or ''}" for row in self.rows)
         return f"{self.id} {self.name} {self.place} {graphs}"
 
     def trouble(self) -> list[str]:
-        """The sentences on what failed, died or hangs, with the graph's id; one for several graphs that failed
-        alike."""
+        """Sentences on the graphs that failed, died or hang, with their ids; one sentence for several that failed
+        together."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         if not bad:
             return [f"{row.id}: in {row.at}" for row in self.rows if row.at and row.status in IN_FLIGHT][-1:]
@@ -117,7 +117,7 @@ def nearest_error(bad: Sequence[ListedGraph]) -> ListedGraph:
 
 
 def next_of(text: str, run: Run) -> list[str]:
-    """The next command for a run: to look at the graph that failed, or at the first."""
+    """The next command for a run: a replay of the graph that failed, else a look at the first graph."""
     bad = [row for row in run.rows if row.saved and (row.status == "failed" or row.lost)]
     if bad:
         graph = run.graph(nearest_error(bad).id)
@@ -146,8 +146,7 @@ _WIDEST = 120
 
 
 def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
-    """Prints why the graphs of a run exist, or those of one compile. Raises UsageError for a case, which has no
-    journal."""
+    """Prints why the graphs of a run, or of one compile, exist. Raises UsageError for a case, which has no journal."""
     run, reasons = _found(text, named)
     for sentence in run.damage:
         say(f"note: {sentence}")
@@ -169,7 +168,8 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
 
 
 def text_of(text: str, width: int) -> str:
-    """The text without notes on damage. Raises GraphdbgError for what cannot be found or has no journal."""
+    """The text that `show` prints, without notes on damage. Raises GraphdbgError for a name that is not found or has no
+    journal."""
     named = resolve(text)
     _, reasons = _found(text, named)
     shown = render(reasons, min(width, _WIDEST), whole=isinstance(named, Run))

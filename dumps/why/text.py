@@ -1,7 +1,7 @@
-"""The view model as text for 80 columns: what happens most often first, one block for each function, then what was not
-compiled.
+"""Writes the view model as text for 80 columns: the most frequent causes first, one block per function, then functions
+that were not compiled.
 
-Recompiles of one frame with the same cause become one entry that counts them; a graph break is explained once. Prints
+Recompiles of one frame with the same cause become one entry with a count; a graph break is explained once. Prints
 nothing. Control characters in texts of a dump are escaped.
 
 """
@@ -22,7 +22,7 @@ _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 
 
 def outcome(item: Compile) -> str:
-    """The outcome of a compile: its graphs with their sizes, or why there is none."""
+    """The outcome of a compile: its graphs with their sizes, or the reason why it has none."""
     if item.parts:
         return f"a graph cut into {counted(len(item.parts), 'part')}"
     final = item.graphs
@@ -51,13 +51,13 @@ def outcome(item: Compile) -> str:
 
 
 def ids(lines: list[GraphLine]) -> str:
-    """The ids of some graphs' compiles, with how many graphs each has."""
+    """The compile ids of graphs, with the number of graphs of each."""
     stages = Counter(line.local.partition("/")[0] for line in lines)
     return ", ".join(f"{name} ({count})" for name, count in stages.items())
 
 
 def names(group: list[Compile]) -> str:
-    """The ids of some compiles, the middle ones left out when there are many."""
+    """The ids of compiles; with more than six, the middle ones are left out."""
     all_of_them = [item.id for item in group]
     return ", ".join(all_of_them) if len(group) <= 6 else f"{all_of_them[0]}, {all_of_them[1]}, ... {all_of_them[-1]}"
 
@@ -77,7 +77,7 @@ def span(symbol: Symbol) -> str:
 
 
 def shown_file(file: str, here: Path) -> str:
-    """A file relative to this folder where it lies inside, else its last two parts."""
+    """A path relative to the current folder where the file lies inside, else its last two parts."""
     path = PurePath(file)
     if path.is_relative_to(here):
         return str(path.relative_to(here))
@@ -86,16 +86,17 @@ def shown_file(file: str, here: Path) -> str:
 
 WIDTH = 80
 _FEW = 3
-"""From this many recompiles of one frame with the same cause on they share one entry."""
+"""So many recompiles of one frame with the same cause, or more, share one entry."""
 _CONDITIONS = 6
 _VALUES = 8
 _SKIPPED = 8
 _SET_IN = 9
-"""Columns before what is said of a compile."""
+"""The indentation of the lines about a compile."""
 
 
 def render(reasons: Why, width: int = WIDTH, *, whole: bool = True) -> str:
-    """The whole text, or that of one compile, without what counts them. Processes with equal texts share one."""
+    """The whole text; without `whole` that of one compile, without counts. Processes with equal texts share one
+    block."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in reasons.processes:
         text = ProcessText(process, width).text(whole)
@@ -118,7 +119,7 @@ def of_compile(function: Function, item: Compile, width: int) -> str:
 
 
 class ProcessText:
-    """Writes one process: paragraphs of a fixed width, from top to bottom, and files as a person names them."""
+    """Writes the block of one process: paragraphs of a fixed width, from top to bottom, with short names of files."""
 
     def __init__(self, process: ProcessWhy, width: int) -> None:
         self.width = width
@@ -149,7 +150,7 @@ class ProcessText:
         return "\n".join(self.lines).strip("\n")
 
     def add(self, indent: int, text: str, *, first: str = "", limit: int = 6) -> None:
-        """Adds a paragraph, wrapped; `first` stands before it, in the columns of the indent."""
+        """Adds a wrapped paragraph; `first` stands before it, inside the indent."""
         start = " " * (indent - len(first) - 2) + first + "  " if first else " " * indent
         wrapped = textwrap.wrap(
             plain(text),
@@ -247,7 +248,7 @@ class ProcessText:
         return f"first compile{thread}" if item.kind == "first" else "its beginning was lost"
 
     def details(self, function: Function, item: Compile) -> str:
-        """The paragraphs below that clause."""
+        """The paragraphs below the reason."""
         self.lines = []
         self._details(function, item)
         return textwrap.dedent("\n".join(self.lines))
@@ -286,7 +287,7 @@ class ProcessText:
         self._shapes(item)
 
     def _also(self, function: Function, group: Sequence[Compile]) -> None:
-        """The guards that failed beside the first one, each once, with how often and the line that needs it."""
+        """Adds the guards that failed beside the first one, each once, with its count and the line that needs it."""
         alike: dict[str, list[Guard]] = {}
         for guard in (guard for item in group for guard in item.also):
             alike.setdefault(wording.alike(guard.text), []).append(guard)

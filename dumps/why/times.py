@@ -1,6 +1,5 @@
-"""Where the time of a run went: each compile by phase, with its cause, cache and graph breaks, from the journals;
-beside it what one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports
-no torch.
+"""The time of a run: each compile by phase, with its cause, cache and graph breaks, from the journals; and the
+steady-state time of one execution, where it was measured (`triage RUN --symptom slow`). Imports no torch.
 
 >>> sorted(found.id for found in of_run(open_run("myrun")))  # it gives the longest first
 ['0_0/dynamo', '0_1/dynamo']
@@ -25,16 +24,16 @@ FILE = "steady.json"
 Steady = tuple[float, float]
 """Seconds of one execution: compiled, and eager."""
 Span = tuple[str, float, float]
-"""A phase of a compile, from when to when, in seconds since 1970."""
+"""A phase of a compile, with its start and end in seconds since 1970."""
 _PHASES = {"dynamo": "aot", "forward": "inductor", "inference": "inductor", "backward": "backward"}
-"""Stage -> the phase that its graph is compiled in."""
+"""Stage -> the phase in which its graph is compiled."""
 
 
 class CompileTime(msgspec.Struct):
-    """One compile of a function. `id`: the graph that Dynamo made; `cause`: why it was compiled; seconds of Dynamo's
-    tracing, AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was
-    recorded; `run_s` and `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor
-    lies within that of AOTAutograd).
+    """One compile of a function. `id`: Dynamo's graph; `cause`: why it was compiled; seconds of Dynamo's tracing, of
+    AOTAutograd with its passes, of Inductor's forward and backward; `cache`: hit, miss, or off while it was recorded;
+    `run_s` and `eager_s`: one execution in the steady state; `spans`: start and end of each phase (Inductor's lies
+    within AOTAutograd's).
     """
 
     id: str
@@ -86,7 +85,7 @@ def of_run(run: Run) -> list[CompileTime]:
                 spans = _spans(moments, compiled.began, [row for row in mine if row.local.startswith(f"{local}/")])
                 at = {phase: (start, end) for phase, start, end in spans}
                 tracing = at["dynamo"][1] - at["dynamo"][0] if "dynamo" in at else None
-                # else it was compiled when it ran
+                # else it was compiled when the backward first ran
                 within = "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]
                 others = (inner or 0.0) + (backward or 0.0) * within
                 aot = max(0.0, outer.seconds - others) if outer.seconds is not None else None
@@ -156,8 +155,8 @@ _ENDS = ("compiled", "failed")
 
 
 def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
-    """When each graph first came to a state, "" at the end of the journal, and what the caches said, by compile; ""
-    stands for all others."""
+    """The times at which each graph first reached each state ("" for the end of the journal), and the cache results by
+    compile ("" for all others)."""
     moments: dict[tuple[str, str], float] = {}
     caches = {"": "off"}
     for event in journal.read(process.path / JOURNAL_FILE).events:
@@ -173,7 +172,7 @@ def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[
 
 
 def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[ListedGraph]) -> list[Span]:
-    """When each phase ran; one that never ended lasts until the end of the journal."""
+    """Start and end of each phase; a phase that never ended lasts until the end of the journal."""
     spans: list[Span] = []
     for row in rows:
         if row.stage == "dynamo" and began and (captured := moments.get((row.local, "captured"))):

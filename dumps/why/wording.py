@@ -1,6 +1,6 @@
-"""Parses the texts in which Dynamo explains a graph break or a failed guard, and says briefly what they mean.
+"""Parses the texts in which Dynamo explains a graph break or a failed guard, and shortens them.
 
-The texts are written for a log; a text that is worded otherwise is shown as it is.
+These texts are written for a log; a text in an unknown form is shown as it is.
 
 >>> guard("0/0: n == 1      # x = x + n  # train.py:13 in forward").place.line
 13
@@ -48,7 +48,7 @@ _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 
 def graph_break(text: str, then: str, stack: list[ProgramLine]) -> Break:
-    """A graph break's text as title, explanation, hints that say something, and link."""
+    """Parses a graph break's text into title, explanation, useful hints, and link."""
     first, _, second = text.partition(_AND_THEN)
     title, _, rest = first.strip().partition("\n")
     explained = _EXPLANATION.search(first)
@@ -63,7 +63,7 @@ def graph_break(text: str, then: str, stack: list[ProgramLine]) -> Break:
 
 
 def guard(text: str) -> Guard:
-    """A recompile reason as guard, place and hint."""
+    """Parses a recompile reason into guard, place and hint."""
     entry = _ENTRY.match(text)
     body = text[entry.end() :] if entry else text
     head, _, stack = body.partition("\nUser stack trace:\n")
@@ -77,7 +77,7 @@ def guard(text: str) -> Guard:
 
 
 def raised(error: str) -> list[str]:
-    """The reasons inside the error that `error_on_recompile` raises."""
+    """The recompile reasons in the error that `error_on_recompile` raises."""
     return _RAISED.findall(error)
 
 
@@ -86,7 +86,7 @@ def _place(frame: re.Match[str]) -> ProgramLine:
 
 
 def innermost(frames: list[ProgramLine]) -> ProgramLine | None:
-    """The innermost frame that is not torch's own; the very innermost when all are."""
+    """The innermost frame outside torch; the very innermost when all are torch's."""
     return next((frame for frame in reversed(frames) if not of_torch(frame.file)), frames[-1] if frames else None)
 
 
@@ -96,12 +96,12 @@ def of_torch(file: str) -> bool:
 
 
 def short(source: str) -> str:
-    """A source expression as a person would write it: `L['self']._modules['a'].x` as `self.a.x`."""
+    """A source expression in readable form: `L['self']._modules['a'].x` as `self.a.x`."""
     return IN_MODULE.sub(r".\1", _SCOPE.sub(r"\1", source))
 
 
 def alike(text: str) -> str:
-    """The guard with its numbers and strings blotted out, which is equal for recompiles with the same cause."""
+    """A guard with numbers and strings replaced by "…", so that it is equal for recompiles with the same cause."""
     mismatch = _MISMATCH.match(text)
     if mismatch:
         return f"{mismatch['name']}.{mismatch['what']}()[{mismatch['dim']}] changed"
@@ -109,7 +109,7 @@ def alike(text: str) -> str:
 
 
 def failed(item: Guard) -> str:
-    """One clause: what was expected, and what is there now."""
+    """One clause on a failed guard: the expected value, and the present one."""
     text = short(item.text)
     sized = _MISMATCH.match(text)
     if sized:
@@ -119,7 +119,7 @@ def failed(item: Guard) -> str:
         now = f", is now {kept['now']}" if kept["now"] else ""
         return f"{kept['what']} of tensor {kept['name']} was {kept['was'].removeprefix('requires_grad=')}{now}"
     if text.startswith("tensor '") or (text[:1].isupper() and not text.startswith(("G[", "L[", "Eq(", "Ne("))):
-        return text.partition(". ")[0]  # sentences, not an expression
+        return text.partition(". ")[0]  # a text in sentences, no expression
     now = ", ".join(f"{short(name)} is now {shown(value)}" for name, value in item.now.items())
     return f"guard {text} failed" + (f", {now}" if now else "")
 
@@ -131,15 +131,14 @@ def present(item: Guard) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as in a program, floats short, a type as it stands."""
+    """A value in Python's notation, with short floats; a type in brackets stays as it is."""
     if isinstance(value, str) and value.startswith("<") and value.endswith(">"):
         return value
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
 def gloss(item: Guard) -> str:
-    """A sentence that explains a guard whose text says little to a beginner, with what to do about it; empty for other
-    guards."""
+    """A sentence that explains a guard that is hard to read, with advice; empty for other guards."""
     text = item.text
     if "___stack" in text:
         return "___stackN is a value that was carried over a graph break."
@@ -175,7 +174,7 @@ _MEANINGS = (
 
 
 def restarted(error: str, text: str) -> str:
-    """Why an attempt was given up, in a few words."""
+    """Why Dynamo abandoned an attempt, in a few words."""
     known = {
         "SpeculationRestartAnalysis": "to stop at the graph break",
         "UnspecializeRestartAnalysis": "to make a number variable that it had assumed constant",
@@ -190,7 +189,7 @@ _NEW_SIZES = re.compile(r"Cache miss due to \d+ changed tensor shapes \(total of
 
 
 def captured(reason: str, node_of_size: dict[str, Any]) -> str:
-    """Why compiled autograd captured a backward, and what became dynamic by it; empty for the first backward.
+    """Why compiled autograd captured a backward, and what became dynamic; empty for the first backward.
 
     `node_of_size`: size in the reason -> the autograd node that it belongs to.
     """

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 
 def seconds_of(text: str) -> float:
-    """The seconds of --hangs, whose value may be left out: what follows it may be the graph. Raises UsageError."""
+    """Parses the seconds of --hangs. Its value may be left out, so the text may be the graph's name: raises UsageError
+    then."""
     try:
         return float(text)
     except ValueError as error:
@@ -224,7 +225,7 @@ def _typed() -> set[str]:
 
 
 def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
-    """The graph that was named, and its name; of a run the one that failed, which is reported with the reason."""
+    """The named graph and its address; for a run, its failing graph, which is reported with the reason."""
     from ...dumps.store import Run, resolve
     from ...toolkit.verdicts.ladder_words import address
     from ..failing import failing_graph
@@ -306,7 +307,7 @@ def _run(
 
 
 def _nothing(error: NothingToReduceError, as_json: bool) -> int:
-    """There is no failure to follow: says so and returns the exit code."""
+    """Reports that there is no failure to reduce; returns the exit code."""
     if as_json:
         reason = {"reason": error.verdict.reason or str(error), "code": error.code}
         emit({"event": "done", "repro": "none", **error.verdict.flat(), **reason}, as_json=True)
@@ -315,7 +316,7 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
 
 
 def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServer | None) -> Report | None:
-    """repro.py and issue.md beside the case; what keeps them from being written is said."""
+    """Writes repro.py and issue.md beside the case; where that fails, prints why and returns None."""
     from ...dumps.store import load_graph
     from ..report.bundle import emit_report, write_report
 

@@ -18,7 +18,7 @@ from ...toolkit.isolation.imports import TRUST, option_words, run_line, without_
 from .verify import program_of, run_again
 
 if TYPE_CHECKING:
-    from ..report.as_test import Written
+    from ..report.as_test import WrittenTest
 
 
 @click.command()
@@ -149,7 +149,7 @@ _WRITTEN = ("repro.py", "issue.md", "case")
 
 
 def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
-    """A report that is there: its repro is run again, and what is not packed yet is packed."""
+    """Runs the repro of an existing report again, and writes artifacts.zip where it is missing."""
     from ...dumps.pack.redact import Redactor
     from ...dumps.store import load_graph
     from ..report.bundle import pack
@@ -173,8 +173,8 @@ def _packed(out: Path, imports: Sequence[str], as_json: bool) -> int:
     return packed.exit_code
 
 
-def _tested(done: Written, as_json: bool) -> int:
-    """Says what was written as a test."""
+def _tested(done: WrittenTest, as_json: bool) -> int:
+    """Prints what the written test shows; returns the exit code."""
     tried = shlex.join(["python", str(done.test)])
     written = "\n".join(str(path) for path in (done.test, done.sidecar) if path)
     emit(done.plain() if as_json else written, as_json=as_json, next=[tried])
@@ -189,7 +189,7 @@ def _tested(done: Written, as_json: bool) -> int:
 
 
 def _previewed(folder: Path, as_json: bool) -> int:
-    """Looks at a report that is there, or at what one would share."""
+    """Prints what an existing report shares, or what a new one would; returns the exit code."""
     from ..report.issue import PRIVACY, Preview, ahead
 
     preview = Preview.of(folder)

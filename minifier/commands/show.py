@@ -1,7 +1,7 @@
 """`graphdbg show`: one graph's nodes, generated code, kernels or statistics; nodes of it as a case of their own.
 
-Nodes and statistics come from the sidecar. Lies in this room since `--save` cuts a graph as the minifier does; only
-that starts anything.
+Nodes and statistics come from the sidecar. This module is in this room because `--save` cuts a graph as the minifier
+does; only `--save` starts a process.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
 
 
 def _roles(saved: SavedGraph) -> tuple[dict[str, str], list[OutputRole]]:
-    """What inputs and outputs are for; nothing where graph.json, which says so, cannot be read."""
+    """The roles of inputs and of outputs; both empty where graph.json cannot be read."""
     recorded = Recorded(saved)
     last = saved.table.name[-1] if len(saved.table) else ""
     try:
@@ -219,7 +219,7 @@ def _cells(row: NodeRow, table: Table, roles: dict[str, str]) -> tuple[str, ...]
 
 
 def _code(saved: SavedGraph) -> list[tuple[str, str]]:
-    """The names and texts to show."""
+    """Names and texts of the files to show."""
     files = saved.code_files()
     if files:
         return _texts([file for file in files if file.name == WHOLE] or files)

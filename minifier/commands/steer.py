@@ -62,7 +62,7 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
 
 
 def _standing(out: Path, as_json: bool) -> None:
-    """How it stands: steps, history, other failures; of an ended one, too."""
+    """Prints how a minification stands, running or ended: step, history, orders."""
     import time
 
     from ..progress.telling import page
@@ -81,7 +81,7 @@ def _standing(out: Path, as_json: bool) -> None:
 
 
 def _target(what: str, target: str | None) -> tuple[str, int | None]:
-    """The step or the number that an order is about. Raises UsageError where it lacks, or is too much."""
+    """The step or the number that an order is about. Raises UsageError where it is missing or superfluous."""
     if what in OF_STEPS:
         if target is None:
             raise CommandLineError(f"{what} needs a step", "", f"name one of {', '.join(STEPS)}")

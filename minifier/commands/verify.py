@@ -1,4 +1,4 @@
-"""`graphdbg verify`: a repro again, under a torch of one's own, once or after each build."""
+"""`graphdbg verify`: runs a repro again, under a torch of the user's, once or after each build."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
 
 
 def run_again(program: Path, python: str, known: CaseFile | None) -> Shown:
-    """What the program shows under the torch of that Python, with the modules that its case imports."""
+    """Runs the repro under the torch of that Python, with the modules that its case imports on the path."""
     from ...toolkit.isolation.imports import homes_of
     from ..report.verify import shown, torch_of
 
@@ -76,8 +76,8 @@ def run_again(program: Path, python: str, known: CaseFile | None) -> Shown:
 
 @contextmanager
 def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Generator[tuple[Path, CaseFile | None]]:
-    """The repro, and what is known of its case. `imports`: modules that the user has named. Raises UsageError where
-    there is none, or it may not be run."""
+    """Yields the repro's path, and the case file of its case or None. `imports`: modules that the user has named.
+    Raises UsageError where there is no repro, or it may not be run."""
     from .. import casefile
 
     path = Path(subject)
@@ -110,7 +110,7 @@ def program_of(subject: str, trust: bool, imports: Sequence[str] = ()) -> Genera
 
 
 def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
-    """A repro of a case that has none."""
+    """Writes a repro for a case that has none; returns its path."""
     from ...dumps.store import load_graph
     from ...toolkit.isolation.imports import with_trust
     from ..report.bundle import emit_report

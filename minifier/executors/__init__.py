@@ -1,13 +1,14 @@
 """Where queries run: on this machine's fork server, or through any `concurrent.futures.Executor`, each of whose workers
 asks the fork server of its own process. Ray is one such executor (`ray_pool`, extra `graphdbg[ray]`).
 
-`elsewhere` is this side, `worker` what runs in an executor's worker, `parcels` what travels between them, by hash.
-Nothing here knows of graphs, searches or verdicts. Imports no torch, and Ray only when it is asked for.
+`elsewhere` has both sides: `Elsewhere` for the caller, `ask` for what runs in an executor's worker; folders travel
+between them by hash. Nothing here knows of graphs, searches or verdicts. Imports no torch, and Ray only when it is
+asked for.
 
 For example:
 
     with Elsewhere(home, executor, settings) as servers:
-        servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).result().status
+        servers.submit("graphdbg.minifier.tasks:probe", {"case": "small/case", ...}).answer().status
     # 'done'
 """
 

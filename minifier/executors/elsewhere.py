@@ -1,16 +1,16 @@
 """This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
-Also: what runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else.
+Also: the worker's side, which passes each query to the warm fork server of the worker's own process.
 
-It has the interface of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A
-worker that dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An
-executor that is broken for good, as a process pool with a dead process is, is asked no more: what is left is asked
-here.
+`Elsewhere` has the interface of a fork server (`home`, `submit`), so that callers need not know where a query runs. A
+worker that dies answers "lost", as a fork server that dies does; only the query that it was at is asked again. An
+executor that is broken for good, as a process pool with a dead process is, gets no more queries: the remaining ones are
+asked here.
 
 For example:
 
-    with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
-        servers.submit(function, payload, 60.0).result().status
+    with Elsewhere(home, ThreadPoolExecutor(2), WorkerSettings(jobs=2)) as servers:
+        servers.submit(function, payload, 60.0).answer().status
     # 'done'
 """
 
@@ -40,8 +40,8 @@ from ...dumps.errors import ClusterError, GraphdbgError
 from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...dumps.tensors import hash_bytes
-from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import ForkServer, PendingTask, default_memory_bytes, fork_server, processes
+from ...toolkit.isolation import TaskResult as Reply
 from ...toolkit.isolation.client import trusted
 from ...toolkit.isolation.protocol import ChildError
 
@@ -50,7 +50,7 @@ AT_ONCE_BYTES = 256 << 20
 
 
 class ParcelFile(msgspec.Struct, frozen=True):
-    """One file of a tree, which is a list of them in order."""
+    """One file of a tree; a tree is an ordered list of them."""
 
     path: str
     hash: str
@@ -58,7 +58,7 @@ class ParcelFile(msgspec.Struct, frozen=True):
 
 
 class Sender:
-    """Names trees and gives out their content. Safe to use from several threads."""
+    """Names trees of files by their content, and returns content by name. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Sender:
         self._files: dict[str, Path | bytes] = {}
 
     def tree(self, files: Mapping[str, Path | bytes]) -> str:
-        """The name of a tree: `files` are its paths and their content, or where that lies."""
+        """The name of a tree. `files`: path in the tree -> its content, or the file that holds it."""
         with self._lock:
             entries = [self._entry(path, files[path]) for path in sorted(files)]
             data = msgspec.json.encode(entries)
@@ -76,7 +76,7 @@ class Sender:
         return name
 
     def bytes_of(self, name: str) -> bytes:
-        """The content of that name, as it was named. Raises EnvironmentLackError where the file has changed since."""
+        """The content of that name. Raises EnvironmentLackError where the file has changed since it was named."""
         held = self._files[name]
         data = held if isinstance(held, bytes) else held.read_bytes()
         if hash_bytes(data) != name:
@@ -117,8 +117,8 @@ class Store:
                 part.replace(path)
 
     def lacks(self, tree: str) -> list[str]:
-        """The names of what must be added before `folder`; the tree itself first, then its files, some at a time.
-        Empty: nothing."""
+        """The names of content that must be added before `folder`: the tree itself first, then its files, some at a
+        time. Empty: nothing is missing."""
         if (self._trees / tree).is_dir():
             return []
         if not (self._files / tree).exists():
@@ -165,7 +165,7 @@ def _inside(path: str) -> PurePosixPath:
 
 
 WORKER_LOOK_S = 0.2
-"""How often a worker looks whether its query is to be ended."""
+"""Seconds between two looks of a worker whether its query is to be ended."""
 IDLE_S = 900.0
 """Seconds without a query after which a worker ends its server; the next query starts another."""
 
@@ -182,10 +182,10 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     path: tuple[str, ...] = ()
 
 
-class Order(msgspec.Struct, frozen=True):
-    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they
-    lie where the client is). `client` is a folder that the client holds as long as it lives, where that is on this
-    machine: a file `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
+class RemoteQuery(msgspec.Struct, frozen=True):
+    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not named yet; the
+    folders are on the client's machine). `client` is a folder that the client holds as long as it lives, where that is
+    on this machine: a file `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
     """
 
     token: str
@@ -201,7 +201,8 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Lacks(msgspec.Struct, tag="lacks"):
-    """The answer of a worker that does not have all of the case yet: what it needs to be sent; empty: the trees."""
+    """The answer of a worker that lacks a part of the case. `hashes`: the content that it needs; empty: it needs the
+    order with `trees`."""
 
     hashes: list[str]
 
@@ -219,7 +220,7 @@ _lock = threading.Lock()
 
 
 def lend(token: str, server: ForkServer | None) -> None:
-    """Sets the server that worker threads of this process ask; None: none any more."""
+    """Sets the server that worker threads of this process ask; None: removes it."""
     if server is None:
         _own.pop(token, None)
     else:
@@ -228,7 +229,7 @@ def lend(token: str, server: ForkServer | None) -> None:
 
 def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
     """Runs one query in a worker. `parts`: the content that it reported to lack."""
-    wanted = msgspec.json.decode(order, type=Order)
+    wanted = msgspec.json.decode(order, type=RemoteQuery)
     process, server = _own.get(wanted.token, (0, None))
     if server is not None and process == os.getpid():
         return msgspec.json.encode(_asked(server, wanted, wanted.payload, {}))
@@ -245,12 +246,12 @@ def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
 
 def begin(order: bytes) -> None:
     """Starts this worker's server for a minification before the first query comes. `order`: any query of it."""
-    wanted = msgspec.json.decode(order, type=Order)
+    wanted = msgspec.json.decode(order, type=RemoteQuery)
     if _own.get(wanted.token, (0, None))[0] != os.getpid():
         _host(wanted)
 
 
-def _host(order: Order) -> Host:
+def _host(order: RemoteQuery) -> Host:
     with _lock:
         if order.token not in _hosts:
             _hosts[order.token] = Host(order)
@@ -281,7 +282,7 @@ def leave_all() -> None:
 class Host:
     """This process's server for one minification, and the folder of this machine where cases are kept for it."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: RemoteQuery) -> None:
         settings = order.settings
         self.token, self.client = order.token, Path(order.client)
         self.root = Path(tempfile.gettempdir()) / f"{processes.HOST_PREFIX}{order.token}"
@@ -299,7 +300,7 @@ class Host:
         atexit.register(leave, order.token)
         threading.Thread(target=self._watch, name="graphdbg-host", daemon=True).start()
 
-    def ask(self, order: Order, payload: dict[str, Any]) -> Reply:
+    def ask(self, order: RemoteQuery, payload: dict[str, Any]) -> Reply:
         """The answer of this process's server."""
         self._asked = time.monotonic()
         return _asked(self.server, order, payload, self._pending, self._stopped)
@@ -329,7 +330,7 @@ class Host:
 
 def _asked(
     server: ForkServer,
-    order: Order,
+    order: RemoteQuery,
     payload: dict[str, Any],
     under_way: dict[int, PendingTask],
     stopped: Container[int] = (),
@@ -359,7 +360,7 @@ MOST_SENT = 10_000
 class Errand(PendingTask):
     """A query on its way to a worker."""
 
-    def __init__(self, servers: Elsewhere, order: Order) -> None:
+    def __init__(self, servers: Elsewhere, order: RemoteQuery) -> None:
         self.servers, self.order = servers, order
         self.here: PendingTask | None = None
         """The pending query at this process's own server, where the executor is broken."""
@@ -421,11 +422,12 @@ class Errand(PendingTask):
 
 
 class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
-    """The executor is the caller's: it is neither started nor shut down here.
+    """A fork server's interface over an executor. The executor is the caller's: it is neither started nor shut down
+    here.
 
     An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and
-    has `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and
-    so must be on this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
+    has `fetch()`; `stop_query(token, number)` has a worker end a query; without it, a stop file does, and workers must
+    be on this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
     """
 
     def __init__(self, home: ForkServer, executor: Executor, settings: WorkerSettings) -> None:
@@ -447,9 +449,9 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         if (greet := getattr(executor, "greet", None)) is not None:
             greet(begin, msgspec.json.encode(self._order("", {})))
 
-    def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> Order:
+    def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> RemoteQuery:
         query = (next(self._numbers), function, payload, None, limit_s, dict[str, float]())
-        return Order(self.token, *query, self.settings, str(self._folder), trusted(payload))
+        return RemoteQuery(self.token, *query, self.settings, str(self._folder), trusted(payload))
 
     def submit(
         self,
@@ -465,8 +467,9 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         trees = self.trees(payload) if self._far else None
         return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {})))
 
-    def far(self, order: Order) -> Order:
-        """Submits the same query to a worker in another process, with its folders by content."""
+    def far(self, order: RemoteQuery) -> RemoteQuery:
+        """The order with its folders named by content, for a worker in another process; later queries are sent like
+        that at once."""
         self._far = True
         return replace(order, trees=self.trees(order.payload))
 
@@ -487,7 +490,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         (self._folder / f"stop-{number}").touch()
 
     def close(self) -> None:
-        """Releases whoever waits; workers on this machine end their servers soon."""
+        """Releases callers that wait for an answer; workers on this machine end their servers soon."""
         self.closed = True
         lend(self.token, None)
         processes.remove(self._folder)
@@ -498,7 +501,7 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         self.close()
 
     def trees(self, payload: dict[str, Any]) -> dict[str, str]:
-        """The trees of the folders that the payload names; "work" is not needed before there are candidates."""
+        """The trees of the folders that the payload names; "work" only where a candidate is asked about."""
         trees_of_folders: dict[str, str] = {}
         if "case" in payload:
             stamp = _stamp(Path(payload["case"]))
@@ -512,8 +515,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
 
 def case_files(folder: Path) -> dict[str, Path | bytes]:
-    """A graph as a case folder that needs no run around it: its record, what was seen of its inputs, the tensors of
-    both."""
+    """The files of a graph as a case folder that needs no run around it: its record, the record of its inputs, the
+    tensors of both."""
     saved = load_graph(folder)
     record, inputs = saved.record, saved.inputs_record
     files: dict[str, Path | bytes] = {graph_folder.GRAPH_FILE: graph_folder.encode(record)}

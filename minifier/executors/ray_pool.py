@@ -1,9 +1,9 @@
-"""Ray as a `concurrent.futures.Executor`: so many actors, each with a warm fork server of its own; extra
+"""Ray as a `concurrent.futures.Executor`: a fixed number of actors, each with a warm fork server of its own; extra
 `graphdbg[ray]`.
 
-The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for
-the next actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes
-its place. Content is put into Ray's store once, and fetched by those who lack it. Knows nothing of the queries.
+The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. Submitted calls wait in one queue for
+the next free actor. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes its
+place. Content is put into Ray's store once, and fetched by the actors that lack it. Knows nothing of the queries.
 
 For example:
 

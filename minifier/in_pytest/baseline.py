@@ -1,7 +1,7 @@
-"""`pytest --graphdbg-baseline FILE`: what each test compiles, held against what FILE says of it.
+"""`pytest --graphdbg-baseline FILE`: compares what each test compiles with the counts in FILE.
 
 Each test begins with torch.compiler.reset() where torch's compiler is imported, so that no number follows the order of
-the tests. FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With
+the tests. FILE is written only with --graphdbg-update: tests that ran and passed get new lines, other lines stay. With
 pytest-xdist a worker judges its tests, the controller reports and writes.
 
 """
@@ -46,8 +46,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     kernels: int
 
 
-class Baseline:
-    """The counts of the tests of this run beside those of a file. Raises pytest.UsageError for one that cannot be
+class CountsBaseline:
+    """Compares the counts of this run's tests with those of a file. Raises pytest.UsageError for a file that cannot be
     used."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -120,7 +120,7 @@ class Baseline:
         return shlex.join(["pytest", "--graphdbg-baseline", self.named, "--graphdbg-update", *tests])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Takes the numbers of a test; in the controller those of all workers."""
+        """Takes in the numbers of a test; the controller gets those of all workers."""
         numbers = getattr(report, "graphdbg_counts", None)
         if isinstance(numbers, dict):
             self.by_test[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
@@ -128,7 +128,7 @@ class Baseline:
             self.lines.append(f"{report.nodeid}: not counted: {numbers}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Writes the file where it is asked to."""
+        """Writes the file, with --graphdbg-update."""
         if not self.update or self.recorded or hasattr(self.config, "workerinput"):
             return
         kept = {test: old for test, old in self.known.items() if test not in self.by_test}

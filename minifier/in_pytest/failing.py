@@ -1,5 +1,5 @@
-"""One failing test, run again under the recorder; the graph that fails is minified, and where none does the whole test
-is judged beside eager.
+"""Runs one failing test again under the recorder, and minifies the graph that fails; where none does, the whole test is
+judged beside eager.
 
 For example:
 
@@ -29,9 +29,9 @@ from ...toolkit.verdicts.verdict_words import first_line
 from . import FOLDER, INSIDE
 
 SAID = "said.txt"
-"""The file in the folder of a test with all that was said of it."""
+"""The file in a test's folder that holds all lines reported on the test."""
 _ARMED = 0.4
-"""The part of the time for the search in what the test had called when it failed."""
+"""The part of the time for minifying what the test had called when it failed."""
 _SEARCH = 0.6
 """The part of the time after which a search ends by itself; the rest is for what comes before, and for verifying."""
 _GRACE_S = 20.0
@@ -41,8 +41,8 @@ _EAGER = {"TORCHDYNAMO_DISABLE": "1"}
 
 
 class Failing:
-    """A failing test. `limit_s`: for all of it; `announce` takes lines while it goes on; `armed`: the run of what the
-    test had called when it failed."""
+    """A failing test. `limit_s`: seconds for all of the work; `announce` takes lines while it goes on; `armed`: path of
+    the run with what the test had called when it failed, or empty."""
 
     def __init__(
         self, config: Any, test: str, limit_s: float, announce: Callable[[str], None], armed: str = ""
@@ -104,7 +104,8 @@ class Failing:
         return self._outcome_lines(code, whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
 
     def _minified(self, run: Path, part: float, *flags: str) -> tuple[int | None, dict[str, Any], Path]:
-        """The outcome of a minification in that part of the remaining time, and where its issue.md is."""
+        """Minifies within that part of the remaining time. Returns exit code, the final JSON object, and the path of
+        issue.md."""
         out = free_path(str(self.folder / "minified"), first=2)
         words = ("-o", str(out), "--trust", "--max-time", str(max(round(part * self._left_s()), 1)), "--json", *flags)
         return *self._graphdbg("minify", str(run), *words, log="minify.log"), out / "issue.md"
@@ -168,7 +169,7 @@ class Failing:
         return None if over else process.returncode, {}
 
     def _stopped(self, process: subprocess.Popen[bytes]) -> bytes:
-        """What the command says when it is asked to end; it keeps its best case."""
+        """Asks the command to end, which keeps its best case, then kills it; returns its output."""
         for number in (signal.SIGINT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
@@ -182,7 +183,7 @@ def _verdict(done: dict[str, Any]) -> Verdict:
 
 
 def _agrees(verdict: Verdict) -> str:
-    """Whether what a test compiles agrees with eager, and why that is said."""
+    """Whether what a test compiles agrees with eager, and the reason."""
     word = "agrees with eager" if verdict.exit_code == 0 else "could not be judged"
     return f"what it compiles {word}: {verdict.reason or 'no difference found'}"
 
@@ -194,10 +195,10 @@ def folder_of(config: Any, test: str) -> Path:
 
 
 def _words(config: Any, test: str) -> list[str]:
-    """The arguments of this pytest run for one test in one process: the given ones without the places of tests."""
+    """The arguments that run one test in one process: those of this pytest run without its test paths."""
     given = [str(word) for word in config.invocation_params.args]
     kept = given[::-1]
-    for place in map(str, config.option.file_or_dir):  # behind its last option, where a value may be the same word
+    for place in map(str, config.option.file_or_dir):  # the last one: before it, an option's value may be the same word
         kept.remove(place) if place in kept else None
     kept.reverse()
     alone = ["-n", "0"] if config.pluginmanager.hasplugin("xdist") else []

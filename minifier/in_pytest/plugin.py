@@ -1,9 +1,9 @@
-"""`pytest --graphdbg`: a failing test that compiled ends in a verified repro.
+"""`pytest --graphdbg`: turns each failing test that compiled into a verified repro.
 
-Each process of the tests is armed (`toolkit.recorder.armed`), so that what such a test compiled and called is there
-when it fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module
-in every run, so it imports nothing else until torch is there. What it finds is below graphdbg-pytest/ where pytest was
-started; with pytest-xdist the search begins where all tests have ended.
+Each process of the tests is armed (`toolkit.recorder.armed`), which keeps what a test compiled and called until it
+fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module in every
+run, so it imports nothing else until torch is there. Results are below graphdbg-pytest/ in the folder where pytest was
+started; with pytest-xdist the search begins after all tests have ended.
 
     pytest --graphdbg --graphdbg-time 300 tests/
 """
@@ -52,9 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("graphdbg_update") and not config.getoption("graphdbg_baseline"):
         raise pytest.UsageError("--graphdbg-update needs the file that it writes: --graphdbg-baseline FILE")
     if config.getoption("graphdbg_baseline") and INSIDE not in os.environ:
-        from .baseline import Baseline
+        from .baseline import CountsBaseline
 
-        config.pluginmanager.register(Baseline(config), "graphdbg-baseline")
+        config.pluginmanager.register(CountsBaseline(config), "graphdbg-baseline")
     if config.getoption("graphdbg") and INSIDE not in os.environ:
         config.pluginmanager.register(Failures(config), "graphdbg-failures")
         if not config.getoption("graphdbg_baseline"):  # which counts by a recording of its own
@@ -72,12 +72,12 @@ def _arm() -> None:
 
 
 class Failures:
-    """The tests of this run that failed and had compiled, or called what was."""
+    """Collects the failing tests of this run that compiled something or called compiled code."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.failed: dict[str, str] = {}
-        """Test -> the run of what it had called, if there is one."""
+        """Test -> path of the run with what it had called, or empty."""
         self.crashed: list[str] = []
         self.before = 0
 
@@ -89,7 +89,8 @@ class Failures:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-        """Marks the report, which xdist's worker sends on; not of `assert_graphs`, of which there is no repro."""
+        """Marks the report of a test to be searched, which xdist's worker sends on. Failures of `assert_graphs` are not
+        marked: they have no repro."""
         outcome = yield
         report = outcome.get_result()
         by_comparison = call.excinfo is not None and call.excinfo.typename == "GraphsDifferError"
@@ -99,7 +100,7 @@ class Failures:
         report.graphdbg_run = self._saved(item.nodeid) if report.graphdbg else ""
 
     def _saved(self, test: str) -> str:
-        """The run of what the failing test has called; empty where there is none."""
+        """Saves what the failing test has called as a run; returns its path, empty where there is none."""
         ring = _ring()
         if ring is None or test in self.failed:
             return ""

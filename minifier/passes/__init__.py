@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from ...toolkit.live.case import Live
 
 
-class Work(NamedTuple):
-    """The functions of a pass. `propose` gives groups of edits of a case, the first that helps are kept; `apply` the
-    case with an edit."""
+class PassFunctions(NamedTuple):
+    """The functions of a pass. `propose`: rounds of edits of a case, of which the first with an edit not tried yet is
+    tried; `apply`: the case with an edit."""
 
     propose: Callable[[Live], list[list[str]]]
     apply: Callable[[Live, str], Live]
 
 
 class Pass(NamedTuple):
-    """The facts about one pass, named as its file. `order`: the passes run in it.
+    """The facts about one pass, named as its file. `order`: the passes run by ascending order.
 
-    `words`: the step of the search. `edits`: glob of an edit -> it in words, with its own words by their place, the
-    first that fits. `unneeded`: how an edit begins -> what the original had and a case with that edit has not.
+    `words`: the search step in plain words. `edits`: glob of an edit -> the edit in words, `{1}` for its second word;
+    the first glob that fits counts. `unneeded`: beginning of an edit -> what the original had and a case with that edit
+    has not.
     """
 
     order: float
@@ -44,9 +45,9 @@ class Pass(NamedTuple):
     words: str = ""
     unneeded: Mapping[str, str] = {}
     runs_eager: bool = False
-    """Whether it runs the case to see what it may propose: of no use where that kills the process."""
+    """Whether the pass runs the case in eager to find its proposals: of no use where that kills the process."""
     is_neutral: bool = False
-    """Whether its edits change nothing that a failure may depend on, as far as anybody knows."""
+    """Whether its edits change nothing that a failure is known to depend on."""
     is_plainer: bool = False
     """Whether its edits make a case plainer though its inputs may take more bytes."""
     explains: bool = False
@@ -54,31 +55,31 @@ class Pass(NamedTuple):
 
 
 PASSES = all_described(Path(__file__).parent, "PASS", Pass)
-"""The passes by name, in the order in which they run, as far as they can be read without torch."""
+"""The passes by name, in the order in which they run; their files are read, not imported."""
 
 NAMES = tuple(name for name, row in PASSES.items() if not row.explains)
 EAGER = frozenset(name for name, row in PASSES.items() if row.runs_eager)
 NEUTRAL = frozenset(name for name, row in PASSES.items() if row.is_neutral)
 PLAINER = frozenset(name for name, row in PASSES.items() if row.is_plainer)
-"""Names of those that are so."""
+"""EAGER, NEUTRAL, PLAINER: names of the passes with that property."""
 
 
-def pass_of(name: str) -> Work:
-    """What proposes and applies the edits of that name; raises KeyError where there is none."""
+def pass_of(name: str) -> PassFunctions:
+    """The functions of the pass of that name; raises KeyError where there is none."""
     if name not in PASSES:
         raise KeyError(name)
     module = import_module(f".{name}", __name__)
-    return Work(module.propose, module.apply)
+    return PassFunctions(module.propose, module.apply)
 
 
 def edit_words(edit: str) -> str:
-    """An edit of a pass for people; as it is where there are no words for it."""
+    """An edit in words; its repr where there are no words for it."""
     rows = (row for item in PASSES.values() for row in item.edits.items())
     words = next((words for pattern, words in rows if fnmatchcase(edit, pattern)), "")
     return words.format(*edit.split(" ")) if words else repr(edit)
 
 
 def unneeded(edit: str) -> str:
-    """What the original had and a case with this edit has not; empty where it cannot be said of the edit alone."""
+    """What the original had and a case with this edit has not; empty where the edit alone does not tell."""
     rows = (row for item in PASSES.values() for row in item.unneeded.items())
     return next((words for begin, words in rows if f"{edit} ".startswith(f"{begin} ")), "")

@@ -1,8 +1,8 @@
-"""Bodies: the graphs inside higher-order operators lose nodes: one of its own arguments takes a node's place, the last
-first; then those that could not go with the others.
+"""Bodies: removes nodes from the graphs inside higher-order operators. One of a node's arguments takes its place, the
+last node first; nodes that could not go with the others are then proposed alone.
 
-Where several operators could be inlined, that is tried for all of them. What eager refuses, or what then has other
-outputs, is not proposed, nor a body that returns one of its inputs: compilers refuse that.
+Where several operators can be inlined, an edit inlines all of them. Not proposed: an edit that eager refuses or that
+changes the form of a value, and a body that returns one of its inputs, which compilers refuse.
 
 For example: `propose(case)` gives `[['bodies cond_true_0 sin_1 mul'], ...]`.
 """
@@ -34,13 +34,14 @@ real
 VIEWS = frozenset({"getitem", *_VIEWS.split()})
 """Functions and methods that may return a view of their first argument."""
 MOST = 64
-"""Nodes of all bodies that are looked at."""
+"""Most nodes that are tried, in all bodies together."""
 MOST_CALLS = 1000
-"""A loop that takes longer is taken for one that never ends."""
+"""A loop whose body is called more often is taken for one that never ends."""
 
 
 def propose(case: Live) -> list[list[str]]:
-    """A round that inlines, where there are several operators that can be, and one of nodes to go from the bodies."""
+    """A round that inlines, where several operators can be inlined; one of nodes that can go together, one of nodes
+    that go only alone."""
     paths = bodies(case.gm)
     if not paths:
         return []
@@ -63,8 +64,8 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def _bypassing(case: Live, path: str, name: str, known: dict[str, list[Any]]) -> tuple[str, Live]:
-    """The edit that puts an argument of a node in its place, and the case with it; "" and the same case where none can
-    be."""
+    """The edit that puts an argument of a node in its place, and the case with it; "" and the same case where no
+    argument fits."""
     for argument in _arguments(case.gm, path, name):
         edit = f"bodies {path} {name} {argument}"
         try:
@@ -78,8 +79,8 @@ def _bypassing(case: Live, path: str, name: str, known: dict[str, list[Any]]) ->
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with one node fewer in a body, or with the operators inlined. A node that went with another is no
-    matter."""
+    """The case with one node fewer in a body, or with the operators inlined. Unchanged where the node is gone
+    already."""
     if edit == "bodies inline":
         return _inlined(case)
     _, path, name, argument = edit.split(" ")
@@ -114,12 +115,12 @@ def _compute(gm: fx.GraphModule, path: str) -> list[fx.Node]:
 
 
 def _arguments(gm: fx.GraphModule, path: str, name: str) -> list[str]:
-    """What may take the place of a node; nothing for one that is gone."""
+    """Names of the arguments that may take a node's place; none for a node that is gone."""
     body: Any = attribute(gm, path)
     if not isinstance(body, fx.GraphModule):  # it went with the operator that it is inside of
         return []
     node = next((node for node in body.graph.nodes if node.name == name), None)
-    if node is None or node.target is operator.getitem:  # an item is not its list
+    if node is None or node.target is operator.getitem:  # a list cannot stand for its item
         return []
     return [read.name for read in node.all_input_nodes if read.op != "get_attr"]
 
@@ -132,7 +133,7 @@ def _returns_input(gm: fx.GraphModule, path: str) -> bool:
 
 
 def _seen(node: fx.Node) -> fx.Node:
-    """What a view is of, through views of views; any other node itself."""
+    """The base of a view, through views of views; any other node itself."""
     while node.op in ("call_function", "call_method") and node.args and _is_view(node):
         if not isinstance(node.args[0], fx.Node):
             break
@@ -150,7 +151,8 @@ def _is_view(node: fx.Node) -> bool:
 
 @contextmanager
 def _bounded(gm: fx.GraphModule) -> Generator[None]:
-    """A loop that would not end, now that its body does less, raises RuntimeError."""
+    """While the block runs, a body that is called more than MOST_CALLS times raises RuntimeError: with a node less, a
+    loop may never end."""
     calls: Counter[str] = Counter()
     handles: list[Any] = []
 
@@ -173,7 +175,7 @@ def _bounded(gm: fx.GraphModule) -> Generator[None]:
 
 
 def bounded_forms(case: Live) -> dict[str, list[Any]] | None:
-    """What eager gives at each node, as `forms`; None, too, where a loop does not end any more."""
+    """What eager gives at each node, as `forms`; None also where a loop does not end any more."""
     with _bounded(case.gm):
         return forms(case)
 

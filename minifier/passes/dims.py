@@ -1,7 +1,7 @@
-"""Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
+"""Dims: replaces sizes by smaller ones, in the shapes of inputs and in size arguments.
 
-Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not
-proposed. First everything to 2, then to 1, which changes broadcasting; what resists is halved. Then the same with the
+Equal sizes change together; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not
+proposed. First all sizes go to 2, then to 1, which changes broadcasting; then they are halved. Then the same with the
 sizes of windows (kernels, strides, paddings, results) as further sizes: an image cannot become smaller than the window
 that moves over it.
 
@@ -39,7 +39,8 @@ _SIZE_METHODS = frozenset(
 
 
 def propose(case: Live) -> list[list[str]]:
-    """Rounds of "dims FROM TO": to 2, to 1, halves; those that eager takes alone, or all of them where it takes all."""
+    """Rounds of "dims FROM TO": to 2, to 1, halves. A round has all its edits where eager takes all at once, else those
+    that it takes alone."""
     if is_tied(case.gm):
         return []
     sizes = _sizes(case)
@@ -47,7 +48,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def _rounds(sizes: list[int], least: int, more: str = "") -> list[list[str]]:
-    """To 2, to 1, halves of what is larger than `least`."""
+    """Rounds of edits: sizes to 2, to 1, and halves of those larger than `least`."""
     smaller = [[f"dims {size} {small}{more}" for size in sizes if size > small] for small in SMALL]
     return [*smaller, [f"dims {size} {size // 2}{more}" for size in sizes if size > least]]
 
@@ -142,7 +143,8 @@ def within(flat: torch.Tensor, old: int, new: int) -> torch.Tensor:
 
 
 def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Those values in the order in memory of a tensor that has another shape."""
+    """A tensor of `shape` with the values of `flat`; its dimensions lie in memory in the same order as those of
+    `like`."""
     strides, step = [0] * like.dim(), 1
     for dim in sorted(range(like.dim()), key=lambda dim: (like.stride(dim), -dim)):
         strides[dim] = 0 if like.stride(dim) == 0 and like.shape[dim] > 1 else step

@@ -1,9 +1,8 @@
-"""Dtypes: rare ones give way to the ones that everybody knows: float32 and int64, complex64, then no complex numbers at
-all.
+"""Dtypes: replaces rare dtypes by common ones (float32, int64, complex64), then complex64 by float32.
 
 A dtype is replaced everywhere: in inputs, constants, parameters and graphs inside, in dtype arguments, `.half()`-like
-methods. Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is
-not proposed.
+methods. Autocast regions keep theirs (`switches` tries to turn them off). What eager refuses, or what then has other
+shapes, is not proposed.
 
 >>> propose(Live(torch.fx.symbolic_trace(lambda x: x.sin()), [torch.ones(2, dtype=torch.float16)]))
 [['dtypes float16 float32']]
@@ -59,7 +58,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with one dtype replaced everywhere; what memory is shared stays."""
+    """The case with one dtype replaced everywhere; tensors that share memory still do."""
     _, old_name, new_name = edit.split(" ")
     old, new = getattr(torch, old_name), getattr(torch, new_name)
     inputs = clone_inputs(case.inputs, lambda flat: _converted(flat, old, new))

@@ -1,4 +1,4 @@
-"""What eager gives at each node of a case, without the numbers: shapes, strides, dtypes. Edits must not change it.
+"""The form of each node's value in eager: shape, strides and dtype, without the numbers. Edits must not change it.
 
 >>> forms(case)["addmm"]
 [((2, 16), (16, 1), torch.float32, device(type='cpu'), True)]
@@ -22,15 +22,15 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import GraphRunError, clone_inputs, run_graph
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
-"""What an edit raises where it does not fit."""
+"""The exceptions of an edit that does not fit."""
 
 _NUMBERED: ContextVar[tuple[count[int], Collection[int]] | None] = ContextVar("_NUMBERED", default=None)
 
 
 @contextmanager
 def numbered(deadly: Collection[int]) -> Generator[None]:
-    """Numbers the eager runs inside. Each is reported as it begins, so that a process that dies of one names it; those
-    that are known to kill it raise RuntimeError in their place.
+    """Numbers the eager runs inside. Each is reported as it begins, so that the last report of a process that dies
+    names the run; runs in `deadly` raise RuntimeError instead.
     """
     token = _NUMBERED.set((count(), deadly))
     try:
@@ -66,7 +66,7 @@ def forms(case: Live) -> dict[str, list[Any]] | None:
 
 
 def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> dict[str, list[Any]] | None:
-    """The same of the case with an edit; None, too, where that cannot be made."""
+    """`forms` of the case with an edit; None also where the edit cannot be applied."""
     try:
         return forms(apply(case, edit))
     except REFUSALS:
@@ -79,7 +79,7 @@ def alike(after: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bo
 
 
 def run(case: Live) -> Any:
-    """What eager returns. Raises whatever it raises."""
+    """Runs the case eagerly and returns its result. Raises whatever eager raises."""
     _begin()
     with torch.no_grad():
         return fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
@@ -88,8 +88,9 @@ def run(case: Live) -> Any:
 def fitting(
     case: Live, rounds: list[list[str]], apply: Callable[[Live, str], Live], fine: Callable[[Live], bool]
 ) -> list[list[str]]:
-    """Of each round all edits where the case with them is `fine`, else those that are so alone. Where eager raises as
-    it is, in which an error that is missing shows: those with which it raises an error of that class."""
+    """Filters rounds: keeps all edits of a round where the case with all of them is `fine`, else those that are so
+    alone. Where eager raises on the case as it is (a missing error shows there), an edit fits if eager raises the same
+    class."""
 
     def judged(changed: Live) -> bool | type[BaseException]:
         try:
@@ -102,7 +103,7 @@ def fitting(
     def fits(edits: list[str]) -> bool:
         try:
             return judged(reduce(apply, edits, case)) is wanted
-        except Exception:  # noqa: BLE001  it cannot be made
+        except Exception:  # noqa: BLE001  the edits cannot be applied
             return False
 
     kept = [edits if fits(edits) else [edit for edit in edits if fits([edit])] for edits in rounds if edits]
@@ -110,7 +111,7 @@ def fitting(
 
 
 def watched(case: Live, look: Callable[[fx.Node, Any], Any]) -> list[Any]:
-    """What eager returns; each node's value passes through `look`. Raises GraphRunError."""
+    """Runs the case eagerly and returns its outputs; each node's value passes through `look`. Raises GraphRunError."""
     _begin()
     with cast(Any, torch.random).fork_rng(devices=[]):
         return run_graph(case.gm, clone_inputs(case.inputs), hook=look)

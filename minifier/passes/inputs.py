@@ -1,6 +1,6 @@
 """Inputs: one input stands in for others of the same shape, dtype, strides and device.
 
-What a cut leaves behind is an input for each edge that was cut; most failures need no two of them to differ.
+A cut leaves an input for each edge that was cut; most failures need no two of these to differ.
 
 For example: `propose(case)` gives `[['inputs mul_3 primals_1', 'inputs tanh_2 primals_1']]`.
 """
@@ -70,7 +70,7 @@ def _kind(node: fx.Node, value: torch.Tensor) -> Hashable:
 
 
 def _memory(value: Any) -> int | None:
-    """Which memory a plain tensor lies in; None for what is no plain tensor, or has none."""
+    """The id of a plain tensor's storage; None for what is no plain tensor, or has no storage."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
         return None
     try:

@@ -1,8 +1,8 @@
 """Names: inputs become x, y, z in the order in which they are read, operations are called after what they call. The
 last step.
 
-Compilers read some names (inputs of joint graphs, sizes), so those stay, and that the rest means nothing is asked by
-one query.
+Compilers read some names (inputs of joint graphs, sizes), so these stay; one query asks whether the others mean
+anything.
 
 For example: `propose(case)` gives `[['names canonical']]`.
 """
@@ -75,7 +75,7 @@ def _order(case: Live) -> list[fx.Node]:
 
 
 def _canonical(case: Live) -> dict[fx.Node, str]:
-    """What each node is to be called, where that is not left as it is."""
+    """New name of each node that is to be renamed."""
     nodes = list(case.gm.graph.nodes)
     kept = [node for node in nodes if not _may_change(case, node)]
     used = {node.name for node in kept}

@@ -1,9 +1,9 @@
-"""Operands: what a higher-order operator hands to its graphs and none of them reads goes, and so do results of its
-graphs that nobody reads; then the nodes and inputs that were there for them alone.
+"""Operands: drops operands of a higher-order operator that none of its graphs reads, and results of its graphs that
+nothing reads; then the nodes and inputs that served these alone.
 
-Dropped is only what the operator does not fix: never a carried value of a loop, nor an operand of one branch alone.
-Sizes that symbols stand for stay. That an operand is not read says nothing of gradients, so each edit is asked like any
-other.
+Only what the operator does not fix is dropped: never a carried value of a loop, nor an operand of one branch alone.
+Sizes that symbols stand for stay. An operand that is not read may still matter to gradients, so each edit is judged
+like any other.
 
 For example: `propose(case)` gives `[['operands cond reads y_1', 'operands cond returns 1']]`.
 """
@@ -28,11 +28,11 @@ from .symbolic import fewer, sweep
 
 @dataclass(frozen=True)
 class Shape:
-    """How an operator takes its graphs: where they stand, the lists of operands in the order in which the graphs get
-    them.
+    """The arguments of a higher-order operator: `graphs`, the places of its graphs; `lists`, those of its operand
+    lists, in the order in which the graphs get them.
 
-    `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `single` those that must
-    keep one. `returns`: results may go; `first`, those behind as many as the first list has.
+    `rest`: from this place on each argument is one operand. `free`: lists of which any operand may go; `single`: lists
+    that must keep one. `returns`: whether results may go; `first`: only those behind as many as the first list has.
     """
 
     graphs: tuple[int, ...]
@@ -57,8 +57,8 @@ SHAPES = {
     "wrap_with_autocast": Shape((4,), rest=5, returns=True),
     "invoke_subgraph": Shape((0,), rest=2, returns=True),
 }
-"""Operator -> what may go. Operators whose graphs were paired with others (flex attention, autograd functions) are left
-alone."""
+"""Operator -> its arguments, and which of them may go. Operators whose graphs were paired with others (flex attention,
+autograd functions) are left alone."""
 
 
 def propose(case: Live) -> list[list[str]]:
@@ -78,7 +78,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case without one operand or result; inputs that nothing reads any more go, but for those that bind a
+    """The case without one operand or result; inputs that nothing reads any more go, except those that bind a
     symbol."""
     _, name, what, which = edit.split(" ")
     gm = copy_graph(case.gm)
@@ -109,7 +109,7 @@ class _Call:
     calls: list[fx.Node]
 
     def edits(self, case: Live) -> Iterator[str]:
-        """What nobody reads."""
+        """The edits that drop an operand or a result that nothing reads."""
         node = self.node
         for place, (inner, operand) in enumerate(zip(self.placeholders(0), self.operands(), strict=True)):
             symbolic = case.spec.dynamic and isinstance(operand, fx.Node) and is_symbolic(fake_of(operand))
@@ -127,11 +127,11 @@ class _Call:
             yield f"operands {node.name} returns {place}"
 
     def operands(self, call: fx.Node | None = None) -> list[Any]:
-        """In the order of the graphs' inputs."""
+        """The operands of a call, in the order of the graphs' inputs."""
         return [operand for _, operand in self._placed(call)]
 
     def _placed(self, call: fx.Node | None = None) -> list[tuple[int, Any]]:
-        """(list that it stands in, or -1, operand)."""
+        """Pairs: the place of the list that holds an operand, or -1, and the operand."""
         node, shape = call or self.node, self.shape
         if shape.rest is not None:
             return [(-1, operand) for operand in node.args[shape.rest :]]
@@ -156,7 +156,8 @@ class _Call:
         return allowed and not alone and not any(self.placeholders(at)[place].users for at in range(len(self.graphs)))
 
     def drop_operand(self, name: str) -> list[fx.Node]:
-        """Returns what was given. Raises ValueError where the input of that name may not go."""
+        """Drops an operand of all calls; returns the nodes that were passed for it. Raises ValueError where the input
+        of that name may not go."""
         place = next((at for at, node in enumerate(self.placeholders(0)) if node.name == name), None)
         if place is None or not self.may_drop(place):
             raise ValueError(f"{self.node.name} needs its operand {name}")
@@ -176,7 +177,7 @@ class _Call:
         return list(dict.fromkeys(given))
 
     def drop_result(self, place: int) -> None:
-        """Raises ValueError where that result is read, or the only one."""
+        """Drops a result of all calls. Raises ValueError where it is read, or the only one."""
         if f"operands {self.node.name} returns {place}" not in self.edits(Live(self.graphs[0], [])):
             raise ValueError(f"result {place} of {self.node.name} is needed")
         for number, graph in enumerate(self.graphs):
@@ -198,8 +199,8 @@ class _Call:
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
-    """The calls whose graphs are theirs alone, or shared only as one region; those inside of graphs too, by unique
-    names."""
+    """Yields the calls whose graphs no other node uses, or that share them as one region; also calls inside graphs.
+    Each node name counts once."""
     seen: set[str] = set()
     owners = [item for item in gm.modules() if isinstance(item, fx.GraphModule)]
     every = [(owner, node) for owner in owners for node in owner.graph.nodes]

@@ -1,7 +1,7 @@
-"""Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go,
-and numbers in arguments become 1 or 2.
+"""Operators: in a small case, replaces an operator by the simplest one of its kind (SIMPLEST), drops optional
+arguments, and makes numbers in arguments 1, 2 or 0.
 
-Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
+Only edits are proposed after which eager gives the same shapes, strides and dtypes. Sizes are left to `dims`.
 
 >>> propose(Live(torch.fx.symbolic_trace(lambda x: torch.ops.aten.gelu(x)), [torch.ones(2)]))
 [['operators gelu to neg']]
@@ -26,8 +26,8 @@ from .symbolic import fewer, sweep
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
 NUMBERS = (1, 2, 0)
-"""What numbers in arguments become, plainest first (nothing is left of much that is done with 0); these stay as they
-are."""
+"""What numbers in arguments become, plainest first (0 last: little is left of an operation with it); numbers of PLAIN
+stay as they are."""
 PLAIN = (-1, *NUMBERS)
 
 _KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
@@ -63,7 +63,8 @@ _KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
     ("mm", "a product and a sum", (1, 2), "addmm"),
     ("bmm", "a product and a sum, batched", (1, 2), "baddbmm"),
 ]
-"""The simplest operator of a kind, what the kind is, the places of the arguments that it keeps, the others."""
+"""Rows: the simplest operator of a kind, what the kind is, the places of the arguments that stay, the other
+operators."""
 SIMPLEST = {name: (simplest, places) for simplest, _, places, names in _KINDS for name in names.split()}
 _KEPT = ("dim", "axis", "keepdim")
 """Keyword arguments of reductions that the simplest of them has, too."""
@@ -108,7 +109,8 @@ def apply(case: Live, edit: str) -> Live:
 
 
 def operator_name(node: fx.Node) -> str:
-    """What a node calls, without namespace and overload; empty for what is not known by a name."""
+    """The name of what a node calls, without namespace and overload; empty for operators outside of aten, and for nodes
+    that call nothing."""
     if node.op not in ("call_function", "call_method"):
         return ""
     schema = getattr(node.target, "_schema", None)
@@ -142,7 +144,7 @@ def _replace(node: fx.Node, name: str, places: tuple[int, ...]) -> None:
 
 
 def forget_source(node: fx.Node) -> None:
-    """What a node remembers of the call that it was."""
+    """Drops the entries of a node's meta that describe the call that it was."""
     for key in ("original_aten", "torch_fn", "source_fn_stack", "fwd_source_fn_stack"):
         node.meta.pop(key, None)
 
@@ -212,7 +214,8 @@ def _set(node: fx.Node, name: str, value: float) -> None:
 
 
 def _declared(node: fx.Node, name: str) -> tuple[int, Any]:
-    """The place of a given argument of a schema, and what the schema says of it."""
+    """The place of an argument that is given, and its declaration in the schema. Raises ValueError where it is not
+    given."""
     for place, (argument, _) in enumerate(_given(node)):
         if argument.name == name and place < len(node.args):
             return place, argument

@@ -1,9 +1,9 @@
-"""Probes: one part of a finished case is changed, to see whether it still fails. No pass of the search: nothing of it
-is kept, but of a part that was left out (see `Needs.less`).
+"""Probes: changes one part of a finished case, to see whether it still fails. No pass of the search: no edit is kept,
+except one that leaves a part out (see `Needs.less`).
 
 Sizes grow and shrink, one input dimension alone or all that must move together; arguments, values, layouts and
-operators become others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe:
-its answer may be known.
+operators become others. A part that eager refuses to change alone is "tied". Where another pass has an edit for a
+change, that edit is the probe: its answer may be known.
 
 >>> "dim" in {row[2] for row in propose(case)}
 True
@@ -53,7 +53,7 @@ def apply(case: Live, edit: str) -> Live:
 
 
 def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
-    """Dimensions of inputs ("0.1": input 0, dimension 1) get another size; of more than one, size arguments of it
+    """Gives dimensions of inputs ("0.1": input 0, dimension 1) another size; where these are several, size arguments
     too."""
     old, new = int(old_text), int(new_text)
     wanted = [tuple(map(int, place.split("."))) for place in places.split(",")]
@@ -77,8 +77,8 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
 
 
 def _resized(value: torch.Tensor, shape: Sequence[int], old: int, new: int) -> torch.Tensor:
-    """Cut or repeated along each dimension, dimensions in their order in memory; whole numbers below `old` stay below
-    `new`."""
+    """The tensor cut or repeated along each dimension to `shape`, with its order of dimensions in memory; whole numbers
+    below `old` stay below `new`."""
     flat = value.detach()
     for dim, size in enumerate(shape):
         if size != flat.shape[dim]:
@@ -112,7 +112,8 @@ def _constant(case: Live, name: str, place: str, text: str) -> Live:
 
 
 def _operator(case: Live, name: str, other: str, *sources: str) -> Live:
-    """Another operator in a node's place: of those inputs of the node, or ("same") of the arguments that it has."""
+    """Puts another operator in a node's place: on the node's inputs at these places, or ("same") on the arguments that
+    it has."""
     gm = copy_graph(case.gm)
     node = _node(gm, name)
     read = node.all_input_nodes
@@ -131,7 +132,8 @@ def _operator(case: Live, name: str, other: str, *sources: str) -> Live:
 
 
 def _cut(case: Live, name: str) -> Live:
-    """A node's value becomes an input; one that only the outputs read goes, and what it read is returned instead."""
+    """Makes a node's value an input. A node that only the outputs read is dropped, and what it read is returned
+    instead."""
     gm = copy_graph(case.gm)
     node, names = _node(gm, name), _inputs(gm)
     output = gm.graph.output_node()
@@ -176,7 +178,7 @@ def _value(case: Live, name: str) -> torch.Tensor:
 
 
 def _without_unread(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Live:
-    """What was read and is not any more goes."""
+    """Drops the nodes of `read` that nothing reads any more, and their inputs."""
     sweep(gm.graph, read)
     gm.graph.lint()
     return fewer(case, gm, inputs, names)
@@ -187,12 +189,12 @@ def _inputs(gm: fx.GraphModule) -> list[str]:
 
 
 def _fill(case: Live, position: str, kind: str) -> Live:
-    """Another value in the whole of one input; shape, strides, dtype and device stay."""
+    """Fills one input with another value; shape, strides, dtype and device stay."""
     return values.apply(case, f"values {position} {kind}")
 
 
 def _transposed(case: Live, position: str) -> Live:
-    """One input in the opposite order of dimensions in memory."""
+    """Lays one input out in the opposite order of dimensions in memory."""
     inputs, place = list(case.inputs), int(position)
     old = inputs[place]
     order = list(reversed(range(old.dim())))

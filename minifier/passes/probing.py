@@ -1,8 +1,8 @@
-"""What is worth asking of a finished case: for each part that is left a few others in its place, as rows of
+"""Lists what is worth asking of a finished case: for each part that is left a few replacements, as rows of
 `probes.propose`.
 
-Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times,
-so only for small cases.
+Only replacements that eager takes are listed; a part that eager refuses to change alone has a row with the priority
+"-". Runs eager many times, so only for small cases.
 
 For example: `rows(case)[1]` gives `['0', 'switches config inductor cpp.simdlen', 'setting', 'inductor.cpp.simdlen']`.
 """
@@ -34,7 +34,7 @@ from .values import KINDS as FILLS
 SOON, LATER, NEVER, TIED = "0", "1", "2", "-"
 KINDS = ("setting", "dim", "node", "dtype", "constant", "values", "strides")
 MOST_PARTS = 8
-"""Of one kind."""
+"""Most parts of one kind that are asked about."""
 OTHER_DTYPES = {
     "float32": ("float64", "bfloat16"),
     "float64": ("float32", "bfloat16"),
@@ -49,10 +49,10 @@ OTHER_DTYPES = {
     "complex128": ("complex64",),
 }
 MOST_COMPARED = 100_000
-"""Elements."""
+"""Most elements of an input that is compared with seeded random numbers."""
 UNARY, BINARY = ("neg", "sigmoid", "abs"), ("add", "sub", "mul")
 FOLDED = (-1, 0, 1, 2)
-"""Numbers that compilers calculate with before they compile: that a case passes with one of them tells least."""
+"""Numbers that compilers fold before they compile: a pass with one of them tells least."""
 LIKE = {
     "sum": "amax",
     "mean": "sum",
@@ -75,9 +75,9 @@ class _Part:
     value: str
     tries: list[tuple[str, str]]
     known: list[tuple[str, str]]
-    """What is not worth a query of its own, but may have been asked."""
+    """Edits that are not worth a query of their own, but may have been asked."""
     later: bool = False
-    """Whether it is only worth asking where a part that holds it is no answer."""
+    """Whether it is only worth asking where the part that holds it is not replaceable."""
 
 
 def rows(case: Live) -> list[list[str]]:
@@ -114,7 +114,7 @@ def apply(case: Live, edit: str) -> Live:
 
 
 class _Asking:
-    """What is known of one case."""
+    """Lists the parts of one case, and the replacements that eager takes."""
 
     def __init__(self, case: Live) -> None:
         self.case = case
@@ -135,7 +135,8 @@ class _Asking:
         self.shared = {index for (index, _, value), (_, _, more) in pairs if shares_memory(value, more)}
 
     def takes(self, edit: str) -> bool:
-        """Whether eager takes the case with an edit; that it can be made, where eager does not take the case itself."""
+        """Whether eager takes the case with an edit; where eager does not take the case itself, whether the edit can be
+        applied."""
         try:
             case = apply(self.case, edit) if edit else self.case
             if self.runs:
@@ -146,7 +147,7 @@ class _Asking:
         return True
 
     def taken(self, tries: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of the tries that eager takes."""
+        """The tries that eager takes, each once."""
         return [(edit, words) for edit, words in dict.fromkeys(tries) if self.takes(edit)]
 
     def settings(self) -> Iterator[_Part]:
@@ -201,7 +202,7 @@ class _Asking:
         return self.taken([(f"probes size {size} {other} {places}", str(other)) for other in others if other > 0])
 
     def nodes(self) -> Iterator[_Part]:
-        """Operators: others in their place, of the same form; their values as inputs."""
+        """Operators: others of the same form in their place, or the node left out."""
         known = forms(self.case) if self.runs else None
         for node in self.nodes_:
             offered = [] if known is None else list(self._operators(node, known))
@@ -260,7 +261,7 @@ class _Asking:
                 yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries[:2], known)
 
     def values(self) -> Iterator[_Part]:
-        """What is in each input."""
+        """The contents of each input."""
         for position, name, value in self.inputs:
             if position in self.shared or not value.numel():
                 continue
@@ -284,7 +285,7 @@ class _Asking:
             yield _Part("values", f"values of {{{name}}}", held, tries, [rows[place] for place in known])
 
     def strides(self) -> Iterator[_Part]:
-        """Layouts in memory that are not plain; plain ones of matrices, turned."""
+        """Layouts in memory that are not plain, made contiguous; plain ones of two or more dimensions, transposed."""
         if is_tied(self.case.gm):
             return
         odd = {edit for edits in strides.propose(self.case) for edit in edits}
@@ -313,7 +314,7 @@ def _opaque_text(kind: str, text: str = "", *_: object) -> str:
 
 
 def _held(value: torch.Tensor) -> str:
-    """What a floating-point input is filled with, as far as a seed or a constant tells."""
+    """The content of a floating-point input in words: ones, one number everywhere, seeded randn, else as recorded."""
     plain = value.detach()
     if bool((plain == 1).all()):
         return "ones"
@@ -327,8 +328,8 @@ def _held(value: torch.Tensor) -> str:
 
 
 def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
-    """Every number in a node's arguments in order, with its name (empty for a size), and whether it is no item of a
-    list."""
+    """Every number in a node's arguments in order, with its name (empty for a size), and whether it stands alone in an
+    argument that a schema declares."""
     schema = getattr(node.target, "_schema", None)
     declared = {} if schema is None else {declaration.name: declaration for declaration in schema.arguments}
     positional = list(declared)[: len(node.args)] if declared else [str(place) for place in range(len(node.args))]

@@ -1,10 +1,10 @@
-"""Program: the case becomes what Dynamo would have made of a plain program, so that `torch.compile` shows it from the
-top: the graph of an inner stage enters the whole stack, and aten calls become the functions of torch that give the very
-same calls.
+"""Program: turns the case into what Dynamo would have captured of a plain program, so that `torch.compile` shows it
+from the top: the graph of an inner stage enters the whole stack, and aten calls become functions of torch that give the
+very same aten calls.
 
-What a compiler was given at the inner stage (what is saved, how a backward is laid out) is lost by that, and with it
-perhaps the failure: asked is with the functions, then without. Must not change a size, a value or an input; never
-proposed for what would then run other code: both halves of a joint graph, tokens, collectives, Triton kernels,
+This loses what the compiler was given at the inner stage (what is saved, how a backward is laid out), and perhaps the
+failure, so it is asked with the functions, then without. Must not change a size, a value or an input; never proposed
+for a graph that would then run other code: both halves of a joint graph, tokens, collectives, Triton kernels,
 Inductor's own random numbers.
 
 >>> propose(case)[-1]
@@ -32,7 +32,7 @@ STAGE = "dynamo"
 MOST = 64
 """Calls that are looked at; in a larger case the rest stay as they are."""
 KEPT_META = frozenset({"stack_trace", "nn_module_stack", "val", "example_value", "tensor_meta", "unbacked_bindings"})
-"""What nodes remember: the rest was noted by compiler passes that now run again."""
+"""Keys of `node.meta` that are kept: the others were set by compiler passes that now run again."""
 BOUND = (
     "with_effects",
     "triton_kernel_wrapper",
@@ -96,7 +96,7 @@ def _entered(case: Live) -> Live:
 
 
 def _spec(case: Live) -> ReplaySpec:
-    """Grad mode and autocast of an inner stage are in its graph already."""
+    """The spec at Dynamo's stage. Grad mode and autocast of an inner stage are in its graph already."""
     if case.spec.stage in FULL_STAGES:
         return msgspec.structs.replace(case.spec, stage=STAGE, compile_kwargs={})
     wants = any(parameter.requires_grad for parameter in case.gm.parameters())
@@ -107,7 +107,7 @@ def _spec(case: Live) -> ReplaySpec:
 
 
 def _may_enter(case: Live) -> bool:
-    """Whether from the top it would be the same program."""
+    """Whether the graph would be the same program when it enters from the top."""
     kwargs = case.spec.compile_kwargs
     if is_opaque(kwargs) or (case.spec.training_joint and kwargs["num_fwd_outputs"]):
         return False
@@ -122,7 +122,7 @@ def _name(node: fx.Node) -> str:
 
 
 def _spelled(case: Live) -> list[str]:
-    """The nodes whose call has a plain form that gives the same aten calls, by the values that they have here."""
+    """The nodes whose call has a plain form that gives the same aten calls, seen with the values of an eager run."""
     wanted = [node for node in case.gm.graph.nodes if plain_of(node) is not None][:MOST]
     if not wanted:
         return []

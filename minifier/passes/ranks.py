@@ -1,8 +1,7 @@
-"""Ranks: inputs lose dimensions of size 1 at their front, all inputs at once, so that a case of one number is
-`torch.ones(1)`.
+"""Ranks: drops leading dimensions of size 1 from all inputs at once, so that a case of one number is `torch.ones(1)`.
 
-Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of
-elements, is not proposed, nor anything where sizes are symbols.
+Runs after `dims`, which leaves sizes of 1. A vector stays a vector. Not proposed: what eager refuses, what changes a
+number of elements, and anything where sizes are symbolic.
 
 For example: `propose(case)` gives `[['ranks 1'], ['ranks 2']]`.
 """
@@ -26,7 +25,7 @@ MOST = 3
 
 
 def propose(case: Live) -> list[list[str]]:
-    """To vectors, then to the ranks above, as far as eager takes it."""
+    """Rounds to rank 1, then to higher ranks, where eager takes the case and no number of elements changes."""
     ranks = [rank for rank in range(1, MOST + 1) if any(_lower(value, rank) for value in case.inputs)]
     if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
         return []
@@ -37,7 +36,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with inputs of at most so many dimensions, where those that go have size 1."""
+    """The case with inputs of at most so many dimensions; only leading dimensions of size 1 are dropped."""
     rank = int(edit.split(" ")[1])
     inputs = clone_inputs(case.inputs)
     for place, value in enumerate(inputs):
@@ -55,7 +54,7 @@ def _lower(value: Any, rank: int) -> int:
 
 
 def _amounts(known: dict[str, Any]) -> dict[str, Any]:
-    """How many elements of what dtype there are everywhere."""
+    """The forms of all nodes with the number of elements in place of shape and strides."""
 
     def amount(kind: Any) -> Any:
         return (prod(cast(Any, kind)[0]), *cast(Any, kind)[2:]) if isinstance(kind, tuple) else kind

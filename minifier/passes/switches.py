@@ -1,6 +1,6 @@
-"""Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, inference
-mode, the regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes
-its device's own dtype; at last every setting that is not as in a fresh process.
+"""Switches: turns off settings of the whole case: dynamic sizes, gradients, autocast, inference mode, the regions of
+such modes, search for the fastest kernels, CUDA graphs; then gives autocast, where it must stay, its device's own
+dtype; at last resets every setting that is not as in a fresh process.
 
 For example: `propose(case)` gives `[['switches static', 'switches grad'], ['switches dtype float16 bfloat16'], ...]`.
 """
@@ -33,7 +33,7 @@ REGIONS = {
 }
 """Kind of region -> what begins it, ends it, or holds it as a graph."""
 AUTOCAST = {"cpu": "bfloat16", "cuda": "float16", "xpu": "float16"}
-"""What autocast computes in unless told otherwise, by the kind of device."""
+"""Kind of device -> the dtype that autocast has there by default."""
 STATE = (
     "deterministic",
     "deterministic_warn_only",
@@ -53,8 +53,8 @@ def early(case: Live) -> list[str]:
 
 
 def propose(case: Live) -> list[list[str]]:
-    """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh
-    process, then one by one.
+    """A round of all switches, without dynamic sizes where `symbols` has tried that; one of autocast; then all settings
+    as in a fresh process at once, and one by one.
     """
     first = [edit for edit in early(case) if edit != "switches static" or not symbols.propose(case)]
     if case.spec.stage in FULL_STAGES and case.spec.ambient.autocast:
@@ -116,7 +116,7 @@ def _trains(case: Live) -> bool:
 
 
 def _static(gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
-    """Without symbols; inputs that were sizes become numbers in the graph."""
+    """The graph and its inputs without symbols; inputs that were sizes become numbers in the graph."""
     places = gm.graph.find_nodes(op="placeholder")
     pairs = zip(places, inputs, strict=True)
     numbers = [isinstance(value, int) and is_symbolic(fake_of(node)) for node, value in pairs]
@@ -135,7 +135,7 @@ def _under(case: Live, spec: Any, gm: fx.GraphModule) -> Live:
 
 
 def _autocast_edits(case: Live) -> Iterator[str]:
-    """What makes autocast plainer where it stays."""
+    """Edits that make autocast plainer where it stays."""
     autocast = case.spec.ambient.autocast if case.spec.stage in FULL_STAGES else {}
     there = {value.device.type for value in case.inputs if isinstance(value, torch.Tensor)}
     if there:
@@ -168,7 +168,7 @@ def _recast(gm: fx.GraphModule, old: torch.dtype, new: torch.dtype) -> fx.GraphM
 
 
 def _without_regions(gm: fx.GraphModule, inputs: list[Any], names: tuple[str, ...]) -> fx.GraphModule:
-    """Their nodes stand in the graph as they are."""
+    """The graph without the regions of these names: the nodes inside them stay."""
     wraps = [name for name in names if name.startswith("wrap_")]
     out = inlined(without_fakes(gm), inputs, wraps) if wraps and inlinable(gm, wraps) else without_fakes(gm)
     for node in reversed(list(out.graph.nodes)):

@@ -1,8 +1,8 @@
-"""Fake values for a case that an edit changed: with the symbols that it had, at the numbers that its inputs have now.
+"""Makes the fake values of an edited case: with the symbols that the case had, at the numbers that its inputs have now.
 
-Symbols keep their names, ranges and the guards that still hold. One whose number is out of its range (a size of 1 has
-no symbol) becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run
-anything on real values.
+Symbols keep their names, ranges and the guards that still hold. A symbol whose number is out of its range (a size of 1
+has no symbol) becomes that number. Without symbols, nodes get fake values only where the graph holds other graphs. Must
+not run anything on real values.
 
 For example: `renewed(case, changed, inputs, static={"s77"})` gives `Live(...)`.
 """
@@ -64,8 +64,9 @@ def fake_mode(shape_env: ShapeEnv, *, static: bool = False) -> Any:
 
 
 def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Live:
-    """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were
-    one of them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
+    """A case of `gm` and `inputs`, which were edited from the case's own, with new fake values. `static`: symbols that
+    become numbers; inputs that stood for one become constants. Raises ValueError where the inputs do not agree on the
+    number of a symbol.
     """
     unbound = case.spec.dynamic and bound_symbols(case.gm) is None
     if not symbols_of(case) and not unbound:
@@ -100,8 +101,8 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
 
 
 def _as_recorded(gm: fx.GraphModule) -> ShapeEnv:
-    """A new one without symbols, with the settings of the one that the fake values of the inputs have (whether the
-    graph may read numbers out of tensors, say)."""
+    """A new ShapeEnv without symbols, with the settings of the ShapeEnv of the inputs' fake values (whether the graph
+    may read numbers out of tensors, say)."""
     writer = _writer([fake_of(node) for node in gm.graph.find_nodes(op="placeholder")])
     return Symbols(_record(writer.finish()[2]), "").env
 
@@ -119,8 +120,8 @@ def _record(settings: dict[str, Any], **symbols: Any) -> GraphRecord:
 
 
 def fewer(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str]) -> Live:
-    """`gm` as a case that has what is left of `inputs`, which were called `names`. Every value has the form that it
-    had."""
+    """A case of `gm` with those of `inputs` whose placeholders are left; `names`: their placeholders. For edits that
+    change the form of no value."""
     gm.recompile()
     left = {node.name for node in gm.graph.find_nodes(op="placeholder")}
     same = left == {node.name for node in case.gm.graph.find_nodes(op="placeholder")}
@@ -162,7 +163,7 @@ class Renewing(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         if self.shape_env is not None and n.op.startswith("call_"):
-            bindings = compute_unbacked_bindings(self.shape_env, value)  # else they wait for the next node
+            bindings = compute_unbacked_bindings(self.shape_env, value)  # else they stay pending until the next node
             if bindings:
                 n.meta["unbacked_bindings"] = bindings
         if n.op != "output":
@@ -179,7 +180,7 @@ class _Again:
     hints: dict[Any, Any]
     """Symbol of the new ShapeEnv -> its number."""
     numbers: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    """Those that are no symbols any more."""
+    """Former symbol -> the number that it has become."""
 
     @classmethod
     def of(cls, fakes: list[Any], inputs: list[Any], static: Collection[str]) -> _Again:
@@ -209,7 +210,7 @@ class _Again:
 
     @property
     def symbols(self) -> list[Any]:
-        """What is still a symbol."""
+        """The symbols that are left."""
         return [symbol for symbol in self.hints if symbol not in self.numbers]
 
     def text(self, number: Any) -> Any:
@@ -217,7 +218,7 @@ class _Again:
         return self.rebuilt.expr(self.writer.text(number.node.expr)).xreplace(self.numbers)
 
     def number(self, recorded: Any, real: int) -> Any:
-        """A number of the new case: what was recorded, where that is what it is now; else the number itself."""
+        """A number of the new case: the recorded expression where that gives `real`, else `real` itself."""
         if not is_symbolic(recorded):
             return real
         expr = self.text(recorded)
@@ -253,7 +254,7 @@ def symbolic_numbers(fake: Any) -> list[Any]:
 
 
 def _sizes(fake: Any, real: Any) -> list[tuple[Any, int]]:
-    """Recorded symbolic sizes with what they are now."""
+    """Pairs of a recorded symbolic size and the size now."""
     if isinstance(fake, torch.SymInt) and isinstance(real, int):
         return [(fake, real)]
     if isinstance(fake, torch.Tensor) and isinstance(real, torch.Tensor) and fake.dim() == real.dim():
@@ -274,7 +275,7 @@ def _holds(expr: Any, hints: dict[Any, Any], gone: Collection[str]) -> bool:
 
 
 def _key(case: Live) -> str:
-    """Where a stage keeps fake values."""
+    """The key of `node.meta` under which the stage keeps fake values."""
     return "example_value" if case.spec.stage in FULL_STAGES else "val"
 
 
@@ -287,7 +288,7 @@ def put_number(gm: fx.GraphModule, node: fx.Node, value: Any) -> None:
 
 
 def _fold(gm: fx.GraphModule) -> None:
-    """Arithmetic on numbers alone is done."""
+    """Replaces arithmetic on numbers alone by its result."""
     for node in list(gm.graph.nodes):
         known = node.args and not node.kwargs and all(type(item) in (int, float, bool) for item in node.args)
         if known and node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator":

@@ -1,6 +1,5 @@
-"""Symbols: sizes that the compiler did not know become the numbers that they were: all at once, which makes the case
-static, then those whose number the failure does not need to be open. The dimensions that stay symbolic are those that
-it needs.
+"""Symbols: makes symbolic sizes the numbers that they were: all at once, which makes the case static, then each symbol
+that the failure does not need. The dimensions that stay symbolic are those that the failure needs.
 
 For example: `propose(case)` gives `[['symbols s77', 'symbols s27']]`.
 """
@@ -19,7 +18,7 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with one symbol at its number; without the last one it is compiled for its sizes."""
+    """The case with one symbol at its number; with no symbol left it is compiled for static sizes."""
     name = edit.split(" ")[1]
     if name not in symbols_of(case):
         raise ValueError(f"the case has no symbol {name}")

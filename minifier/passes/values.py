@@ -1,6 +1,6 @@
-"""Values: recorded floating-point inputs give way to ones, to seeded random numbers, to their largest number
-everywhere; whole numbers to zeros, which no index is out of reach for, then to 0, 1, 2, ... as far as they went;
-booleans to True, then to False.
+"""Values: replaces recorded floating-point inputs by ones, by seeded random numbers, by their largest number
+everywhere; whole numbers by zeros, which are in range for any index, then by 0, 1, 2, ... up to their largest; booleans
+by True, then by False.
 
 >>> propose(case)[0]
 ['values 0 ones', 'values 1 ones', 'values 2 ones', 'values 3 ones', 'values 4 ones']
@@ -26,13 +26,13 @@ def _randn(shape: torch.Size, position: int) -> torch.Tensor:
 
 
 def _top(old: torch.Tensor) -> torch.Tensor:
-    """Its number of the largest size everywhere; of what is not finite, ones."""
+    """The tensor's number of largest magnitude everywhere; ones where it has no finite number but 0."""
     flat = old.detach().double().nan_to_num(0.0, 0.0, 0.0).flatten()
     return torch.ones(old.shape) if not flat.any() else flat[flat.abs().argmax()].expand(old.shape)
 
 
 def _count(old: torch.Tensor) -> torch.Tensor:
-    """0, 1, 2, ... below the largest number that it has."""
+    """0, 1, 2, ... up to the tensor's largest number, then again from 0."""
     return (torch.arange(old.numel()) % (max(0, int(old.to(torch.int64).max())) + 1)).reshape(old.shape)
 
 
@@ -46,7 +46,7 @@ KINDS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "randn1": lambda old, position: _randn(old.shape, position + 1),
     "next": lambda old, position: ~old if old.dtype is torch.bool else (old.detach() + 1) % (old.detach().max() + 1),
 }
-"""What an input is filled with; the last three are asked about by `probes` alone."""
+"""Kind of content -> a function that makes it; the last three are asked about by `probes` alone."""
 FLOATS, WHOLE, BOOLEANS = ("ones", "randn", "top"), ("zeros", "count"), ("ones", "zeros")
 
 
@@ -66,7 +66,7 @@ def _kinds(value: object) -> tuple[str, ...]:
         return ()
     if value.is_floating_point():
         return () if bool((value == 1).all()) else FLOATS
-    given = value.to(torch.bool)  # some kinds of whole numbers have few operators
+    given = value.to(torch.bool)  # some integer dtypes have few operators
     plain = given.all() if value.dtype is torch.bool else not given.any()
     return () if bool(plain) else BOOLEANS if value.dtype is torch.bool else WHOLE
 

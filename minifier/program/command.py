@@ -1,7 +1,7 @@
-"""`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is
-minified.
+"""`minify -- CMD`: triages the program; where the fault is outside its graphs, cuts its repro, else names the failing
+graph to minify.
 
-Also: its `issue.md`, in the sections of PyTorch's bug form.
+Also: the `issue.md` of such a repro, in the sections of PyTorch's bug form.
 
 For example: `graph_of(["python", "train.py"], "out", 600.0, as_json=False)` gives
 `("out/run/0_0/forward", "out/minified", 412.0)` where that graph fails.
@@ -30,16 +30,17 @@ from ..report.environment import versions_text
 from ..report.issue import ISSUE, framed, inline, logged, quoted
 
 DEFAULT_TIME_S, CUTTING = 600.0, 0.75
-"""The time for all of it, and the part of it for cutting; the rest is for tensors that can stand in the text."""
+"""Seconds for cutting a repro, and the part of them for cutting statements; the rest is for tensors that can stand in
+the text."""
 FINDING = 0.5
-"""The part of a time limit after which nothing more is looked for; judging graphs may go on a little."""
+"""The part of a time limit after which triage looks for nothing more; judging graphs may go on a little."""
 
 
 def graph_of(
     command: list[str], out: str | None, max_time_s: float | None, *, as_json: bool
 ) -> tuple[str, str, float | None]:
-    """The graph of the program that fails, the folder for it, and the seconds that are left. Ends the process where the
-    fault is outside its graphs, with the repro cut: the program is compared with eager, its files are in OUT."""
+    """Triages the program. Returns its failing graph, the folder to minify that into, and the seconds that are left.
+    Where the fault is outside its graphs, cuts the repro and ends the process; the files are in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
     finding_s = FINDING * max_time_s if max_time_s is not None else None
     triaged = triage_program(command, output=folder, max_time_s=finding_s, quiet=as_json, report=say)
@@ -62,12 +63,12 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
     """Cuts the repro of the departure, and runs it 3 times; returns the exit code."""
     repro, began, asked = triaged.repro, time.monotonic(), 0
     if triaged.verdict.failed and repro.says == "shows":
-        from .cutting import Cutting  # late: it imports torch, which no program needs here before one fails
+        from .cutting import ProgramCutting  # late: it imports torch, which no program needs here before one fails
 
         say(f"no graph of it was seen to fail; cutting {shown_path(Path(repro.path))}")
         seconds = max_time_s or DEFAULT_TIME_S
         with programs() as bare:
-            cutting = Cutting(Path(repro.path), began + CUTTING * seconds, bare)
+            cutting = ProgramCutting(Path(repro.path), began + CUTTING * seconds, bare)
             lines, interrupted = len(cutting.text.splitlines()), False
             try:
                 cutting.straighten()

@@ -1,7 +1,7 @@
-"""The repro of a program is cut: straightened to a plain script where one shows the failure, then made smaller.
+"""Cuts the repro of a program: makes it a plain script where one shows the failure, then makes that smaller.
 
-A plain script has the calls one after another, and what differs compared in a few lines; what has no such form stays as
-it was. Texts are made by `ast`, and each is run before it is kept.
+A plain script makes the calls one after another, and compares the differing value in a few lines; a repro without such
+a form stays as it was. Texts are made by `ast`, and each is run before it is kept.
 
 For example: `next(scripts(text, "values", "result is off by 0.98, relative to its size"))` runs `result = call(x)`
 under eager and compiled, and compares both.
@@ -53,15 +53,16 @@ def rebuilt(kind, state):
     instance.__dict__.update(state)
     return instance""",
 }
-"""Functions of the repro that go as a whole, where nothing calls them; and a shorter form, which does for most."""
+"""Functions of the repro that are dropped as a whole, where nothing calls them -> a shorter form, which does for
+most."""
 SET = {"sys.excepthook", "os.environ['TORCHINDUCTOR_FORCE_DISABLE_CACHES']"}
-"""What the repro sets for the sake of its exit code, which is not cut."""
+"""Names that the repro sets for the sake of its exit code, which are not cut."""
 BEFORE = {"aot_eager": "eager", "aot_eager_decomp_partition": "aot_eager", "inductor": "aot_eager_decomp_partition"}
 LIMIT_S = 120.0
 SEED = "torch.manual_seed(0)"
 """Stays in a script, in which tensors may be drawn."""
 SMALL = 32
-"""So many elements of a tensor stand in the text."""
+"""Tensors of at most so many elements are written into the text."""
 _CONSTANTS = {"BACKEND", "COMPILE", "RAISES", "STRIDES", "TOLERANCE", "HERE"}
 _LOAD = "T = torch.load(pathlib.Path(__file__).with_name('repro.pt'), weights_only=True)"
 _ROOTS = "roots = [root for root in torch.utils._pytree.tree_leaves(result) if getattr(root, 'requires_grad', False)]"
@@ -127,7 +128,7 @@ for kind in (lambda function: function, compiled):
 print("gone: both raise")"""
 
 
-class Cutting:
+class ProgramCutting:
     """One program that is cut. `asked`: how many candidates were run."""
 
     def __init__(self, program: Path, deadline: float, bare: ForkServer | None = None) -> None:
@@ -153,7 +154,8 @@ class Cutting:
         return f"code {trial.code}"
 
     def fails(self, text: str) -> bool:
-        """Whether a candidate fails the same way; one that was refused, or reads a name of nothing, is not run."""
+        """Whether a candidate fails the same way; one that was refused before, or reads a name that nothing binds, is
+        not run."""
         if text in self.refused or not _unbound(text) <= _unbound(self.text):
             return False
         if not self._fails(text):
@@ -183,14 +185,14 @@ class Cutting:
             candidate.unlink()
 
     def straighten(self) -> None:
-        """Makes the text the plainest script that shows the failure as it does; leaves it where none does."""
+        """Replaces the text by the plainest script that shows the same failure; leaves it where none does."""
         self.plain = True
         script = next(filter(self.fails, scripts(self.text, self.kind, self.said)), None)
         self.plain = script is not None
         self._keep(script or self.text)
 
     def _keep(self, text: str) -> None:
-        """Writes what is left at once: nothing of it is lost, however the process ends."""
+        """Takes a text as the best so far, and writes it at once: it is not lost, however the process ends."""
         self.text = text
         write_file(self.program, text.encode())
 
@@ -314,7 +316,7 @@ def unused(text: str) -> Iterator[str]:
 
 
 def _named(node: ast.stmt) -> set[str]:
-    """The names that a statement gives to what is made without effects; none for others."""
+    """The names that a statement binds without side effects; none for other statements."""
     if isinstance(node, ast.Import):
         return {alias.asname or alias.name for alias in node.names}
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name not in {*KEPT, "calls", "run"}:
@@ -358,7 +360,7 @@ def _deletions(text: str) -> Iterator[str]:
 
 
 def _bodies(text: str) -> Iterator[str]:
-    """Texts with a statement replaced by its body, or by what it does else."""
+    """Texts with a statement replaced by its body, or by its `else` part."""
     tree = syntax.parsed(text)
     for block in _blocks(tree)[1:]:
         for at, node in enumerate(block):
@@ -377,7 +379,7 @@ def _elements(text: str) -> Iterator[str]:
 
 
 def operands(text: str) -> Iterator[str]:
-    """Texts with a call or an operation replaced by what it is given, outermost first."""
+    """Texts with a call or an operation replaced by one of its operands, outermost first."""
     tree = syntax.parsed(text)
     simple = [node for block in _blocks(tree)[1:] for node in block if not getattr(node, "body", None)]
     statements = [node for node in simple if not _fixed(node) and "T[" not in ast.unparse(node)]
@@ -408,7 +410,8 @@ def _halves(text: str) -> Iterator[str]:
 
 
 def scripts(text: str, kind: str, said: str) -> Iterator[str]:
-    """Plain scripts for a repro that fails this way, the plainest first. `said`: what it printed of the difference."""
+    """Plain scripts for a repro that fails this way, the plainest first. `said`: the difference as the repro printed
+    it."""
     trees = [Unannotated().visit(syntax.parsed(text)), syntax.parsed(text)]  # an operator's schema may be in them
     if not any(getattr(node, "annotation", None) or getattr(node, "returns", None) for node in ast.walk(trees[1])):
         del trees[1]
@@ -425,7 +428,8 @@ def scripts(text: str, kind: str, said: str) -> Iterator[str]:
 
 
 def replaced(script: str, name: str, tensor: torch.Tensor) -> Iterator[str]:
-    """Scripts in which a tensor stands that lay in the file beside: of ones, drawn, then the values themselves."""
+    """Scripts with a tensor of the file beside written into the text: as ones, zeros, random numbers, then by its
+    values."""
     read = re.escape(f"T[{name!r}]")
     half = re.search(rf"{read}\.narrow\((\d), 0, \({read}\.shape\[\d\] \+ 1\) // 2\)\.clone\(\)", script)
     value: Any = tensor.detach()
@@ -493,7 +497,7 @@ def _inside(tree: ast.Module, kind: type[Any]) -> list[Any]:
 
 
 def _straight(calls: str) -> tuple[list[ast.stmt], ast.Tuple | None]:
-    """The statements of `calls`, with a call for each `yield`; and what the last one hands out."""
+    """The statements of `calls`, with a call for each `yield`; and the tuple of the last `yield`."""
     yields: list[ast.Tuple] = []
     known: dict[str, str] = {}
 
@@ -522,7 +526,8 @@ def _straight(calls: str) -> tuple[list[ast.stmt], ast.Tuple | None]:
 def _endings(
     kind: str, said: str, last: ast.Tuple, constants: Mapping[str, Any]
 ) -> Iterator[tuple[list[ast.stmt], str]]:
-    """Statements that return what differs, with the comparison; none where it has no expression."""
+    """Pairs of statements that return the differing value, and the code that compares it; none where the value has no
+    expression."""
     if kind.startswith("error raises "):
         yield [], _RAISES.replace("NAME", kind.removeprefix("error raises "))
     if kind == "missing error":
@@ -556,7 +561,8 @@ def _endings(
 
 
 def _of_state(name: str, last: ast.Tuple) -> str:
-    """An expression for a part of what a call begins with, `['x'].weight` say; `['it']` is the function itself."""
+    """An expression for a part of the state that a call begins with, `['x'].weight` say; `['it']` is the function
+    itself."""
     match = re.fullmatch(r"\['(\w+)'\](.*)", name, re.DOTALL)
     if match is None:
         return "?"

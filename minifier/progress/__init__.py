@@ -1,2 +1,2 @@
-"""How a minification is shown as it goes on: `story` knows it, `live` draws it on a terminal, `plain` writes lines
-elsewhere."""
+"""How a minification is shown as it goes on: `telling` words it, `plain` draws it on a terminal or writes lines,
+`watched` follows its folder."""

@@ -1,9 +1,9 @@
-"""A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes
-beside another.
+"""Shows a candidate, given by its text ("0-19,23 edits [...]"), as lines of nodes: what it keeps, and what it drops and
+changes against another one.
 
 Needs the names of the atoms: OUT/atoms.jsonl has them. No torch.
 
->>> atoms = Atoms([("permute",), ("addmm",)], node_lines(saved.table))
+>>> atoms = AtomNames([("permute",), ("addmm",)], node_lines(saved.table))
 >>> [line.text for line in difference(parsed("0-1"), parsed("0"), atoms) if line.sign == "-"]
 ['addmm = aten.addmm.default(primals_2, primals_3, permute)  float32 [2, 16]']
 """
@@ -35,15 +35,15 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a difference. `sign`: "+" it has more, "-" it has not, "~" bypassed, "@" something else, " " both
-    have it."""
+    """One line of a difference. `sign`: "+" only the other candidate has it, "-" only the best case, "~" bypassed, "@"
+    something else, " " both have it."""
 
     sign: str
     text: str
 
 
 @dataclass
-class Atoms:
+class AtomNames:
     """The nodes of each atom by name, and a line of text per node."""
 
     nodes: list[tuple[str, ...]]
@@ -56,8 +56,8 @@ class Atoms:
         return [self.lines.get(name, name) for name in self.nodes[atom]]
 
 
-NUMBERS_ONLY = Atoms([], {})
-"""Where the names cannot be read: parts are numbers."""
+NUMBERS_ONLY = AtomNames([], {})
+"""For where the names cannot be read: parts are shown by number."""
 
 
 def node_lines(table: Table) -> dict[str, str]:
@@ -94,21 +94,21 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(low), int(high or low) + 1)
 
 
-def whole(atoms: Atoms) -> Candidate:
+def whole(atoms: AtomNames) -> Candidate:
     """The case that keeps everything."""
     return Candidate.of(range(len(atoms.nodes)))
 
 
-def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
+def state(candidate: Candidate, atoms: AtomNames) -> list[Line]:
     """All nodes that a case keeps, then what is changed in it."""
     texts = [(atom, text) for atom in sorted(candidate.keep) for text in atoms.text(atom)]
     lines = [Line("~" if atom in candidate.bypass else " ", text) for atom, text in texts]
     return [*lines, *(Line("@", edit_words(edit)) for edit in candidate.edits)]
 
 
-def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
-    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is
-    counted.
+def difference(best: Candidate, other: Candidate, atoms: AtomNames) -> list[Line]:
+    """The nodes that `other` keeps, drops (-), has in addition (+) or bypasses (~) against `best`; nodes of both far
+    from a change are counted.
 
     A node is shown as it was in the original: what both change, like a smaller size, comes last."""
     lines: list[Line] = [Line("-", edit_words(edit)) for edit in best.edits if edit not in other.edits]
@@ -137,7 +137,7 @@ def _sign(atom: int, best: Candidate, other: Candidate) -> str:
     return "~" if atom in other.bypass and atom not in best.bypass else " "
 
 
-def atoms_of(graph: str, out: Path) -> tuple[Atoms, str]:
+def atoms_of(graph: str, out: Path) -> tuple[AtomNames, str]:
     """The atoms of the graph that OUT is about, and a sentence where their lines or their names are not known."""
     from ...dumps.store import resolve_graph
 
@@ -150,4 +150,4 @@ def atoms_of(graph: str, out: Path) -> tuple[Atoms, str]:
         nodes = [tuple(map(str, line["nodes"])) or (str(line["name"]),) for line in read_atoms(out)]
     except (GraphdbgError, ValueError, KeyError, TypeError) as error:
         return NUMBERS_ONLY, f"nodes are shown by number: {error}"
-    return Atoms(nodes, lines), doubt
+    return AtomNames(nodes, lines), doubt

@@ -1,7 +1,7 @@
-"""What a minification came to, from its last event or, for an old one or one that was killed, from what lies in OUT. No
-torch.
+"""The result of a minification, from its last event or, where there is none (it is old, or was killed), from the files
+in OUT. No torch.
 
-The other way round, the last event and the last words of the process itself. Says only what is there; judges nothing.
+Also: the last event and the final sentences of a minification. Reports only what is there; judges nothing.
 
 For example:
 
@@ -33,8 +33,8 @@ NEAREST = "the nearest case that passes: "
 
 @dataclass
 class Conclusion:
-    """The result. `needed`: what each part that is left is for; `nearest`: what makes it pass, with its folder
-    `passes`."""
+    """The result. `needed`: sentences on what the remaining parts are needed for; `nearest`: what makes the case pass,
+    with the folder of that passing case, `passes`."""
 
     out: Path
     case: Path | None = None
@@ -53,7 +53,7 @@ class Conclusion:
     notes: list[str] = field(default_factory=list[str])
 
     def sentences(self) -> list[str]:
-        """For people, one per line."""
+        """The result in sentences, one per line."""
         size = f"{counted(self.nodes, 'node')}, {size_text(self.input_bytes)} of inputs"
         shown, times = self.verified
         nodes, inputs = self.original
@@ -71,7 +71,7 @@ class Conclusion:
 
 
 def outcome_of(out: Path, story: Story) -> Conclusion:
-    """What is known now. A case folder that cannot be read is reported in `notes`."""
+    """The result as it is known now. A case folder that cannot be read is reported in `notes`."""
     conclusion = Conclusion(out, original=story.original, signature=story.signature)
     conclusion.nodes, conclusion.input_bytes = story.best or story.original
     there = {name: out / name if (out / name).exists() else None for name in ("case", PASSES, "repro.py", "issue.md")}
@@ -155,7 +155,7 @@ def _which(result: Minified) -> dict[str, str]:
 
 
 def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
-    """What is said at the end."""
+    """The final sentences of a minification."""
     (nodes, size), (shown, times) = result.original, result.verified
     lines = [
         *_first(report),
@@ -181,7 +181,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
 
 
 def of_minified(result: Minified) -> str:
-    """What a notebook shows: the verdict, what was found, and the reduced graph."""
+    """The HTML that a notebook shows: the verdict, the result, and the reduced graph."""
     from ...dumps.commands.display import code, commands, lines, shown
 
     inside = lines(sentences(result, {"issue": None})), code(result.module.code.strip()), commands(result.verdict.next)

@@ -49,12 +49,12 @@ class LiveView:
         self.live = Live(console=console, get_renderable=self._draw, refresh_per_second=4, transient=True)
 
     def take(self, event: Happening) -> None:
-        """Says what became of an order; whatever is in the story shows with the next drawing."""
+        """Prints what became of an order; other events show with the next drawing of the story."""
         if isinstance(event, Steered):
             self.say(event.sentence)
 
     def say(self, text: str) -> None:
-        """A sentence that stays."""
+        """Prints a sentence above the panel, where it stays."""
         self.console.print(Text(visible(text)))
 
     def _draw(self) -> Panel:
@@ -113,11 +113,11 @@ def _at(row: int, most: int) -> int:
 
 
 QUIET_S = 9.5
-"""After so long without a line there is one."""
+"""After so many seconds without a line, a sign of life is written."""
 
 
 class PlainLines:
-    """Writes lines while the block runs; `say` is the way out."""
+    """Writes progress lines through `say` while the block runs."""
 
     def __init__(self, say: Callable[[str], None], story: Story, quiet_s: float = QUIET_S) -> None:
         self._say, self.story, self._quiet_s = say, story, quiet_s
@@ -138,13 +138,13 @@ class PlainLines:
         self._thread.join()
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Writes one line."""
         with self._lock:
             self._say(text)
         self._said.set()
 
     def take(self, event: Happening) -> None:
-        """Says one event, which the story has heard, where it is worth a line."""
+        """Writes a line for an event that is worth one; the story has heard the event before."""
         if isinstance(event, Started):
             known = f"; {counted(event.known, 'answer is', 'answers are')} known from before" if event.known else ""
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
@@ -170,8 +170,8 @@ class PlainLines:
 
 @contextmanager
 def following(story: Story, as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
-    """Yields who takes events, once the story has heard them, and who takes sentences. Under JSON the events are
-    stdout's lines, without --full only the first, and stderr has the sentences."""
+    """Yields two functions: one takes events, once the story has heard them, one takes sentences. With JSON the events
+    are lines of stdout, without --full only the first, and the sentences go to stderr."""
     if as_json:
         whole = is_whole()  # asked where the command line is known
 

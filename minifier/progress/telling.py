@@ -19,7 +19,7 @@ from ..story import Improvement, StepCount, Story
 from .watched import Watched
 
 QUIET = 5
-"""Queries without an improvement that are worth a word."""
+"""After so many queries without an improvement, a line reports that."""
 
 
 def standing(watched: Watched, now: float) -> str:
@@ -49,7 +49,7 @@ def standing(watched: Watched, now: float) -> str:
 
 
 def facts(watched: Watched, now: float) -> list[str]:
-    """Standing, query in flight, best, counts, time; without those that say nothing."""
+    """Lines on standing, query in flight, best case, counts and time; empty ones are left out."""
     story = watched.story
     going = _going(watched, now)
     lines = [standing(watched, now), *(["; ".join(going)] if going else [])]
@@ -103,7 +103,7 @@ def share_text(part: float, whole: float) -> str:
 
 
 def rate_text(pace_s: float) -> str:
-    """How often something happens that takes so long: 2.5 a second, 12 a minute, 9 an hour."""
+    """The rate of something that takes `pace_s` seconds: 2.5 a second, 12 a minute, 9 an hour."""
     unit_s, unit = (1, "a second") if pace_s < 1 else (60, "a minute") if pace_s < 60 else (3600, "an hour")
     return f"{unit_s / pace_s:.{0 if unit_s > 60 else 1}f} {unit}"
 
@@ -178,7 +178,7 @@ def _time(watched: Watched, now: float) -> str:
 
 
 def step_line(step: StepCount, story: Story, *, running: bool) -> tuple[str, str]:
-    """A mark and the line of a step: `>` now, `x` disabled, `^` raised, `-` skipped, `.` was there, blank: to come."""
+    """A mark and the line of a step: `>` now, `x` disabled, `^` raised, `-` skipped, `.` begun, blank: to come."""
     mark = {"disabled": "x", "raised": "^", "skipped": "-"}.get(step.mark, "." if step.begun else " ")
     if step.name == story.step and running:
         mark = ">"
@@ -187,7 +187,7 @@ def step_line(step: StepCount, story: Story, *, running: bool) -> tuple[str, str
 
 
 def page(watched: Watched, now: float) -> list[str]:
-    """All of it as lines: for a command."""
+    """The whole page as lines, for a command."""
     story, running = watched.story, watched.state == "running"
     lines = [*facts(watched, now), *(f"asked: {words}" for words in watched.wishes.values())]
     lines += ["", STEP_HEAD, *(step_line(step, story, running=running)[1] for step in steps(watched))]

@@ -1,6 +1,7 @@
 """A minification's folder as it stands and as it goes on: its log read bit by bit. No torch.
 
-Reading changes nothing in OUT and never waits; whatever is missing is said. Must not steer or start anything.
+Reading changes nothing in OUT and never waits; a missing folder or process is reported as `state`. Must not steer or
+start anything.
 
 For example:
 
@@ -31,8 +32,8 @@ old OUT that names no process; gone: the folder is not there any more."""
 
 @dataclass(frozen=True)
 class Bite:
-    """What one look at OUT found. `fresh`: the file is another one than before, or was read from its start. `more` is
-    there."""
+    """What one look at OUT found. `there`: the folder exists; `fresh`: the log is another file than before, or was read
+    from its start; `more`: there is more to read."""
 
     there: bool
     fresh: bool = False
@@ -59,15 +60,15 @@ class Watched:
         self.damage = 0
         """Whole lines that are no JSON objects."""
         self.wishes: dict[str, str] = {}
-        """What was asked for by `graphdbg steer`, by anybody, and not acted on yet: id -> words."""
+        """Orders that `graphdbg steer` gave, whoever ran it, and that are not carried out yet: id -> words."""
         self._open()
 
     def read(self) -> bool:
-        """Looks and takes in; whether there was anything. Call it again at once where `more`."""
+        """Looks at OUT and takes in what came; returns whether anything did. Call it again at once where `more`."""
         return self.take(self.look())
 
     def look(self) -> Bite:
-        """What came since, a bite of it. Waits for nothing but the disk."""
+        """Reads a bite of what came since the last look. Waits for nothing but the disk."""
         if not self.out.is_dir():
             self._open()
             return Bite(there=False)
@@ -77,7 +78,7 @@ class Watched:
         return Bite(True, *came, process, alive, (self.out / "case").is_dir())
 
     def take(self, bite: Bite) -> bool:
-        """Takes in what `look` found; whether the story is another one now."""
+        """Takes in what `look` found; returns whether anything is new."""
         before = self.state
         if not bite.there:
             self.state = "gone" if self.state != "starting" else "starting"
@@ -105,7 +106,7 @@ class Watched:
         return stage, lines
 
     def _open(self) -> None:
-        """Will read from the start."""
+        """Opens log and orders, to read them from the start."""
         self._events = Tail(self.out / EVENTS_FILE, bite=BITE_BYTES)
         self._control = Tail(self.out / CONTROL_FILE, bite=BITE_BYTES)
 
@@ -135,7 +136,7 @@ def _wish_words(wish: dict[str, Any]) -> str:
 
 
 def watched(out: str | Path) -> Watched:
-    """A folder that is followed, read as far as one bite goes. Raises UsageError where it holds no minification."""
+    """Begins to follow a folder, and reads one bite of its log. Raises UsageError where it holds no minification."""
     path = Path(out)
     if not (path / EVENTS_FILE).is_file():
         raise no_minification(path)

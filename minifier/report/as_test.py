@@ -27,7 +27,7 @@ from ...dumps.program.text import CannotExpressError
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...toolkit.isolation.cache import toolchain_seed
-from ...toolkit.isolation.fresh import GONE, Trial, run_many
+from ...toolkit.isolation.fresh import GONE, FreshRun, run_many
 from ...toolkit.isolation.imports import homes_of
 from ...toolkit.verdicts.identity import Identity, of_record
 from ...toolkit.verdicts.signature import Signature
@@ -40,7 +40,7 @@ NAME, TIMES = "test_repro.py", 3
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTest:
     """The test, the file beside it, how many of how many runs of it failed, and whether it passes without the compiler
     (None: this cannot be asked)."""
 
@@ -84,7 +84,7 @@ def write_test_of(
     original: int | None,
     imports: Sequence[str],
     verdict: Verdict | None,
-) -> Written:
+) -> WrittenTest:
     """Writes the test from the repro beside a case; where there is none of ours, a repro is written first."""
     failure, path = of_record(signature, saved.record, reduced=original is not None), homes_of(imports)
     remark = f"{happens(signature.kind, signature.detail)}; made by graphdbg {__version__}."
@@ -102,9 +102,9 @@ def write_test_of(
 
 def write_test(
     repro: Path, signature: Signature, failure: Identity, out: Path, *, remark: str = "", path: Sequence[str] = ()
-) -> Written:
-    """Writes OUT/test_repro.py from a repro, and what lies beside that. `path`: folders where it finds modules beside
-    torch.
+) -> WrittenTest:
+    """Writes OUT/test_repro.py from a repro, and the file beside it. `path`: folders where the test finds modules other
+    than torch.
 
     The first form that fails each time is kept, else the first. Raises UsageError where the file exists,
     CannotExpressError for a kind of failure that a test does not show.
@@ -116,7 +116,7 @@ def write_test(
     what = re.sub(r"\W+", "_", "_".join(failure.calls[:2]) or failure.detail or failure.error or "graph").strip("_")
     name = f"{what}_{KINDS.get(signature.kind, signature.kind)}".lower()
     head = f"{remark} Signature {failure.id}.".strip()
-    first: tuple[str, Trial, int] | None = None
+    first: tuple[str, FreshRun, int] | None = None
     with temporary.folder("graphdbg-test-") as folder:
         for form in range(len(FORMS) if signature.kind == "accuracy" else 1):
             text = suite_of(program, signature, name, form, head)
@@ -138,8 +138,8 @@ def write_test(
     sidecar = test.with_suffix(".safetensors") if kept is not None else None
     if sidecar is not None and kept is not None:
         write_file(sidecar, kept)
-    return Written(test, sidecar, failed, TIMES, eager, failure, trial.output.strip())
+    return WrittenTest(test, sidecar, failed, TIMES, eager, failure, trial.output.strip())
 
 
-def _run(text: str, kept: bytes | None, folder: Path, path: Sequence[str], times: int) -> list[Trial]:
+def _run(text: str, kept: bytes | None, folder: Path, path: Sequence[str], times: int) -> list[FreshRun]:
     return run_many(written_at(folder / NAME, text, kept), times, seed=toolchain_seed(), path=path)

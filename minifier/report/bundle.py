@@ -69,8 +69,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> tuple[dict[str, bytes], list[str]]:
-    """All members by name, and a sentence for each thing left out. `files` are the written reports, which are redacted
-    once more: the program of a case that a command decides on holds the command as it was given."""
+    """The members of artifacts.zip by name, and a sentence for each thing left out. `files` are the written reports,
+    which are redacted once more: the program of a case that a command decides on holds the command as it was given."""
     redactor = Redactor(secrets=secrets)
     members = {
         name: redactor.text(data.decode()).encode() if name.endswith((".py", ".md")) else data
@@ -141,7 +141,7 @@ def _redacted(data: bytes, texts: Texts) -> bytes:
 
 ISSUES = "https://github.com/pytorch/pytorch/issues"
 SCOPE = "(inductor OR torch.compile)"
-"""What else narrows a search for an operation; the text of an error needs no more."""
+"""Narrows a search for an operation; a search for an error's text needs no more."""
 
 _MOST_WORDS, _MOST_CALLS = 8, 3
 _BREAK = re.compile(r"<[^<>\s]*>|[\[(]\.+[\])]|\.\.+|[‘’“”`'\"\n:=\[\](){}]|\S+\.(?:py|cpp|h|so|cu)\b\S*")
@@ -149,7 +149,7 @@ _BREAK = re.compile(r"<[^<>\s]*>|[\[(]\.+[\])]|\.\.+|[‘’“”`'\"\n:=\[\]()
 
 
 def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
-    """The address of the search. `message`: the error's normalised text."""
+    """The address of a search of PyTorch's issues. `message`: the error's normalised text."""
     return f"{ISSUES}?q={quote_plus('is:issue ' + query(failure, redactor.text(message)))}"
 
 
@@ -298,8 +298,8 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
 
 
 def pack(saved: SavedGraph, written: Iterable[Path | None], archive: Path, redactor: Redactor) -> list[str]:
-    """Writes the archive of a case and what was written about it; says what was left out. Raises UsageError when it
-    exists."""
+    """Writes the archive of a case and what was written about it; returns a sentence for each thing left out. Raises
+    UsageError when it exists."""
     members, notes = gather(saved, {path.name: path.read_bytes() for path in written if path}, redactor.secrets)
     write_zip(archive, members)
     return notes
@@ -348,9 +348,9 @@ command = COMMAND.replace("{{case}}", shlex.quote(str(case)))
 print("$", command, flush=True)
 code = subprocess.run(command, shell=True).returncode
 number = -code if code < 0 else code - 128
-found = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
-print(found)
-sys.exit(1 if found == ENDING else 0 if code == 0 else UNSURE)
+ending = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
+print(ending)
+sys.exit(1 if ending == ENDING else 0 if code == 0 else UNSURE)
 '''
 
 

@@ -71,7 +71,8 @@ def recorded_source(name: str, definitions: Sequence[DefinitionRecord]) -> OpSou
 
 
 def _source(program: CutProgram, text: str) -> OpSource | None:
-    """What was cut out, of which `text` is to stand in a repro; None where it imports more than torch brings along."""
+    """The cut program as source for a repro; None where `text`, the part that the repro will hold, imports more than
+    torch brings along."""
     for statement in ast.walk(syntax.parsed(text)):
         names: list[str] = []
         if isinstance(statement, ast.Import):

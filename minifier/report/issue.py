@@ -4,7 +4,7 @@ user's line.
 Also: the contents that a written report shares, counted in the texts that would be published, and whether anything
 about this machine is left.
 
-Pure text from a Facts record; all of it passes the redactor here, on its way out.
+Makes text from an `IssueFacts` record; all of it passes the redactor here, on its way out.
 
 For example: `render(facts, Redactor()).splitlines()[2]` gives `'### 🐛 Describe the bug'`.
 """
@@ -130,8 +130,8 @@ def _enters(entry: str) -> str:
 
 @dataclass(frozen=True)
 class IssueFacts:
-    """The facts of an issue. `case`: what a minification has found out; `verdict`: on the failure as it is described
-    here."""
+    """The facts of an issue. `case`: the case file of a minification, if there was one; `verdict`: on the failure that
+    the issue describes."""
 
     report: Report
     graph: GraphRecord
@@ -187,7 +187,7 @@ def render(facts: IssueFacts, redactor: Redactor) -> str:
 
 
 def framed(title: str, parts: Iterable[str], search: str, redactor: Redactor) -> str:
-    """The text of an issue: its parts, redacted, under what is to be done before it is published. `search`: see
+    """The text of an issue: its parts, redacted, under notes on what to do before it is published. `search`: see
     IssueFacts."""
     title, text = (visible(redactor.text(part)) for part in (title, "\n\n".join(parts)))
     known = f"<!-- {KNOWN}: {search} -->\n\n" if search else ""
@@ -221,7 +221,7 @@ def quoted(repro: Path) -> str:
 
 
 def logged(log: str, versions: str) -> Iterator[str]:
-    """The last parts of an issue."""
+    """The last parts of an issue: its error logs and versions."""
     log = shorten(log)
     yield from ("### Error logs", fenced(log) if log else "None: nothing is raised or logged.")
     yield from ("### Versions", fenced(versions))
@@ -308,7 +308,7 @@ def inline(text: str, limit: int = 2_000) -> str:
 
 
 def user_place(verdict: Verdict, record: GraphRecord) -> str:
-    """The user's file and line of a failure, as far as it is known."""
+    """The user's file and line of a failure, with the node where it is known; empty where nothing is."""
     if verdict.where is not None and verdict.where.line:
         return ", ".join(part for part in (verdict.where.node, verdict.where.line) if part)
     if verdict.fault == "custom_pass":
@@ -394,7 +394,7 @@ MARKERS = {
     "<user>": "user name",
     "<secret>": "credential",
 }
-"""What stands for something that was taken out -> the kind of thing that was."""
+"""Marker in a redacted text -> the kind of thing that it stands for."""
 _MARKER = re.compile(r"\.\.\.(?=/)|<(?:path|folder|cache|tmp|site-packages|python|graphdbg|user|secret)>")
 _LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
 _PLACE = re.compile(r"^(?P<file>.+?):\d+ in ")
@@ -469,7 +469,8 @@ class Preview:
         }
 
     def sentences(self) -> list[str]:
-        """What will be shared, what was replaced, what the archive holds, how sure it is."""
+        """Sentences on what will be shared, what was replaced, what the archive holds, and how often the repro
+        failed."""
         files = _files(self.source_lines)
         operations = list(dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro)))
         values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""

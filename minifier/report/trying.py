@@ -1,10 +1,10 @@
-"""Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it
-shows it. One of the runs that count begins with nothing imported, as a user's does.
+"""Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often that
+program shows it. One of these runs begins with nothing imported, as a user's does.
 
 From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was
 taken; each with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with
---without-fault. What earlier processes said of it is kept beside the case, so that `report` after `minify` need not ask
-again. Nothing but that note is written, which program fails is never guessed, and no torch is imported.
+--without-fault. Exit codes of earlier processes are kept beside the case, so that `report` after `minify` need not ask
+again. Nothing but that memo is written, which program fails is never guessed, and no torch is imported.
 
 For example:
 
@@ -81,7 +81,7 @@ class ChosenProgram:
     script: Script
     runs: verify.Verification
     layers: dict[str, int]
-    without: fresh.Trial | None = None
+    without: fresh.FreshRun | None = None
 
     @property
     def shows(self) -> bool:
@@ -121,8 +121,8 @@ def asking(
     narrate: Callable[[str], None],
     bare: ForkServer | None = None,
 ) -> Generator[ReportRuns]:
-    """How programs of the case are run, `times` times once one shows it. `bare`: where they begin; started here where
-    there is none."""
+    """Yields how programs of the case are run; one that shows the failure is run `times` times. `bare`: the server
+    where they begin; started here where there is none."""
     with beginning(saved, case.trust) if bare is None else contextlib.nullcontext(bare) as begin:
         seed, wall = toolchain_seed(), wall_for(saved, case.trust)
         how = {"seed": seed, "path": homes_of(case.imports) if case.imports else [], "bare": begin, "wall": wall}
@@ -205,10 +205,10 @@ def on_gpu(case: ReproFacts) -> ReproFacts:
 
 
 class Memo(msgspec.Struct, kw_only=True):
-    """Exit codes of the processes, and those of each stock backend.
+    """Kept exit codes of a program's processes, and those under each stock backend.
 
-    It holds only for the very same program on the very same machine set-up: its key is a hash of both. Anything else, a
-    damaged note included, is as if there were none; `report` still runs the program once more itself.
+    A memo holds only for the very same program on the very same machine set-up: its key is a hash of both. Any other
+    one, or a damaged one, is as if there were none; `report` still runs the program once more itself.
     """
 
     key: str
@@ -218,7 +218,7 @@ class Memo(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, script: Script, saved: SavedGraph, versions: str) -> Memo:
-        """The note in the case folder if it is about that program, else an empty one."""
+        """The memo in the case folder if it is about that program, else an empty one."""
         digest = hashlib.blake2b(digest_size=20)
         for part in (script.text.encode(), script.sidecar or b"", versions.encode()):
             digest.update(len(part).to_bytes(8, "little") + part)
@@ -302,7 +302,7 @@ MORE_LINES = 2
 """Lines that a long program may have more of, to include what --without-fault does."""
 
 
-def _without(script: Script, asked: ReportRuns) -> fresh.Trial:
+def _without(script: Script, asked: ReportRuns) -> fresh.FreshRun:
     """Runs a program once, without the fault."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
@@ -329,8 +329,8 @@ def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
 
 
 def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:
-    """The runs that are asked for, those known from earlier counted, and the exit codes under the stock backends; one
-    run where that shows nothing.
+    """Runs a program as often as is asked for, less the runs known from earlier, and under the stock backends for their
+    exit codes. Stops after one run that does not show the failure.
 
     All begin at once, as the cores allow: mostly the first program shows the failure.
     """
@@ -356,8 +356,8 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
             for run in (*runs, *filter(None, (probing, switched))):
                 run.cancel()
             return ChosenProgram(script, verify.Verification((first,)), {})
-        trials = [first, *(fresh.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
-        without = switched.result() if switched else fresh.Trial(known.without, "", 0.0)
+        trials = [first, *(fresh.FreshRun(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
+        without = switched.result() if switched else fresh.FreshRun(known.without, "", 0.0)
         layers = probing.result() if probing else known.layers
         return ChosenProgram(script, verify.Verification(tuple(trials)), layers, without)
 

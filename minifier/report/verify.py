@@ -1,7 +1,7 @@
 """Runs a repro in fresh processes, each with its own Inductor cache: how often it shows the bug, and the first layer to
 fail.
 
-Also: A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch
+Also: a repro under the user's own torch: which torch a Python has, what the program shows there, and when that torch
 was built again.
 
 >>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
@@ -24,7 +24,7 @@ from typing import Any, Literal
 from ...dumps.errors import CannotStartError
 from ...dumps.wording import counted, flat, joined
 from ...toolkit.isolation.cache import toolchain_seed
-from ...toolkit.isolation.fresh import BUG, GONE, Trial, run_command, run_many
+from ...toolkit.isolation.fresh import BUG, GONE, FreshRun, run_command, run_many
 from .environment import package_version
 
 ANSWER_S = 120.0
@@ -54,7 +54,7 @@ open("answer", "w").write(json.dumps(codes))
 class _Runs:
     """Runs of one program."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[FreshRun]
 
     @property
     def shown(self) -> int:
@@ -83,12 +83,12 @@ class _Runs:
 class Verification(_Runs):
     """All runs of one program."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[FreshRun]
 
 
-def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, Trial]:
-    """The JSON that a few lines of Python, run in such a process, left in the file "answer", None where they died; and
-    the run."""
+def answer_of(python: str, code: str, *arguments: str, **how: Any) -> tuple[Any, FreshRun]:
+    """Runs a few lines of Python in a fresh process of `python`. Returns the JSON that they left in the file "answer",
+    None where they died; and the run."""
     answers: list[Any] = []
 
     def read(cwd: Path) -> None:
@@ -172,7 +172,7 @@ class Shown(_Runs):
 
     program: Path
     torch: TorchThere
-    trials: Sequence[Trial] = ()
+    trials: Sequence[FreshRun] = ()
     flaky: bool = False
 
     @property
@@ -267,7 +267,7 @@ def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) ->
 
 
 def _state(folder: Path) -> tuple[int, int, int]:
-    """How many files there are that a build makes or that are run, their bytes, and their latest change."""
+    """The number of files that a build makes or that are run, their bytes, and their latest change."""
     count = size = last = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _ASIDE]

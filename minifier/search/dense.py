@@ -1,11 +1,9 @@
 """D. Dense: where much is needed, atoms are deleted from the end, as many at once as the share of needed ones allows.
 
-The share is learnt on the way. Of the next atoms the first needed one is looked for by bisection, each place weighed by
-its
-chance under that share; what lies before it is deleted. So an atom costs about as many queries as the entropy of the
-share:
-half a query where one of ten is needed, one where every second is. Gives up after MISSES atoms in a row that are
-all needed, and says that minimality is not certified.
+The share is learnt on the way. Bisection over the next atoms finds the first needed one, each place weighed by its
+chance under that share; the atoms before it are deleted. So an atom costs about as many queries as the entropy of the
+share: half a query where one of ten is needed, one where every second is. Gives up after MISSES atoms in a row that are
+all needed, and notes that minimality is not certified.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def accept(engine: Engine, state: Candidate, edits: Sequence[str]) -> Candidate:
 def exhaust(
     engine: Engine, state: Candidate, propose: Callable[[Candidate], list[list[str]]], *, plainer: bool = False
 ) -> Candidate:
-    """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: its result counts as the
-    best case though it may be larger.
+    """The case with the accepted edits of one pass, in rounds; no edit is tried twice. `plainer`: its result counts as
+    the best case though it may be larger.
     """
     tried: set[str] = set()
     for _ in range(ROUNDS):
@@ -51,8 +51,8 @@ def exhaust(
 
 
 def drop_outputs(engine: Engine, state: Candidate, outputs: Sequence[int], loose: Sequence[int]) -> Candidate:
-    """`outputs` are the positions that the case returns, `loose` those among them that may be dropped; one always
-    stays.
+    """Drops outputs that the failure does not need. `outputs`: the positions that the case returns, `loose`: those
+    among them that may be dropped; one always stays.
 
     Sinks are needed (what nothing reads and nothing returns is dead), so only outputs that are read as well, and items
     of a multi-output op, are proposed: all at once, then one by one.

@@ -1,12 +1,12 @@
-"""C. Anchored reduction: from the last needed atom on, the others one after the other, nearest first.
+"""C. Anchored reduction: finds the needed atoms one after the other, from the last one on, nearest first.
 
-What is left is ordered by distance to the atoms known to be needed; the smallest failing prefix of that order ends with
-another needed atom, and everything after it is dropped. The search for it asks first where the next one is likely: that
-none is needed is likeliest, then near ones (an atom at place k with a chance of about 1 / k), and all alike once the
-failure is known not to be local. An atom of chance p costs about log2(1 / p) queries, so m scattered atoms of n cost
-about m * log2(n), those of a chain few after the first. Two needed atoms that are not neighbours are joined by the
-cheapest dependence path first; atoms on it that can be bypassed (an input has the same shape) cost nothing and are
-bypassed at once.
+The remaining atoms are ordered by distance to the atoms known to be needed; the smallest failing prefix of that order
+ends with another needed atom, and everything after it is dropped. The search for that prefix asks first where the next
+needed atom is likely: none at all is likeliest, then a near one (at place k with a chance of about 1 / k); all places
+are alike once the failure is known not to be local. An atom of chance p costs about log2(1 / p) queries, so m scattered
+atoms of n cost about m * log2(n), those of a chain few after the first. Two needed atoms that are not neighbours are
+joined by the cheapest dependence path first; atoms on it that can be bypassed (an input has the same shape) cost
+nothing and are bypassed at once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ ENOUGH = (0.5, 0.3)
 NEAR = 0.7
 """The chance that the next atom is near rather than anywhere."""
 SHORT = 8
-"""Atoms on a path that is tried before the atoms that it joins are tried alone."""
+"""A path of at most so many atoms is tried before the atoms that it joins are tried alone."""
 LONG = 24
-"""Atoms on a path that are reduced by search; of fewer each is tried alone (polish)."""
+"""A path of more atoms is reduced by search; of a shorter one each atom is tried alone (polish)."""
 
 
 def reduce_atoms(engine: Engine, state: Candidate) -> Candidate:
@@ -83,7 +83,8 @@ def _path(engine: Engine, state: Candidate, core: list[int], rest: list[int]) ->
 
 
 def _needed(engine: Engine, state: Candidate, core: list[int], rest: list[int]) -> int:
-    """How many of the ordered rest are needed beside the core; all of them are known to be enough."""
+    """How many of the ordered `rest` are needed beside the core: its shortest prefix that fails. All of `rest` with the
+    core is known to fail."""
     enough = ENOUGH[len(core) > 1]
     near = NEAR if engine.local else 0.0
     harmonic = sum(1 / place for place in range(1, len(rest) + 1))

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from .problem import Neighbours
 
 DOWN = 3
-"""A failure that ends at an atom rather needs what that atom reads than what reads the same."""
+"""Steps to an argument that cost as much as one to a user: a failure that ends at an atom rather needs what that atom
+reads than other readers of the same values."""
 FAR = 1 << 60
 
 

@@ -26,7 +26,7 @@ DETAIL = 2000
 
 
 class NothingToReduceError(UsageError):
-    """There is no failure to follow; `verdict` is what was judged instead."""
+    """There is no failure to reduce; `verdict` is what was judged instead."""
 
     exit_code = 1
 
@@ -47,7 +47,7 @@ class CannotJudgeError(NothingToReduceError):
     code = "GD31"
     exit_code = 4
     wider = ""
-    """The graph that it was made from, where that one would show it."""
+    """The graph that the case was made from, where that graph would show the failure."""
 
 
 class Aborted(Exception):
@@ -55,7 +55,7 @@ class Aborted(Exception):
 
 
 class Ruling(enum.Enum):
-    """What one query said. Only SAME is accepted; OTHER is a failure with another signature, and is counted and
+    """The verdict of one query. Only SAME is accepted; OTHER is a failure with another signature, and is counted and
     listed."""
 
     SAME = "same"
@@ -151,11 +151,11 @@ class Answer:
 
     @property
     def size(self) -> tuple[int, int]:
-        """What is minimised: nodes (placeholders and output included), then input bytes."""
+        """The size that is minimised: nodes (placeholders and output included), then input bytes."""
         return self.nodes, self.input_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """A line's part of the journal or OUT/events.jsonl: text within limits, no failure where it is the one looked
+        """The fields of a line of OUT/events.jsonl: texts within limits, no `failure` where it is the one looked
         for."""
         failure = None if self.verdict is Ruling.SAME else self.failure
         short = replace(self, detail=self.detail[:DETAIL], seconds=round(self.seconds, 4), failure=failure)
@@ -178,7 +178,7 @@ class Problem(Protocol):
         ...
 
     def label(self, atom: int) -> Hashable:
-        """What kind of atom this is (op, dtype, shape): equal labels in equal surroundings are tried as one."""
+        """The kind of an atom (op, dtype, shape): equal labels in equal surroundings are tried as one."""
         ...
 
     def bypasses(self, atom: int) -> Sequence[int]:

@@ -28,7 +28,8 @@ MANY = 7
 FRUITLESS = 2
 """Searches in a row that drop nothing before the failure counts as dense."""
 ENOUGH = 0.5
-"""The chance that the chunks known are all, once one was found; after each was bisected it is SETTLED."""
+"""The chance that the known chunks are all that is needed, once one was found; SETTLED is that after each was
+bisected."""
 SETTLED = 0.7
 NOTHING = 0.2
 """The chance that nothing can be dropped."""
@@ -99,7 +100,8 @@ def _needed(engine: Engine, state: Candidate, core: list[Unit], rest: list[Unit]
 
 
 def _chunks(engine: Engine) -> int:
-    """How many chunks: several workers need two rounds for CHUNKS, and tell more apart in as many."""
+    """How many chunks to cut: several workers need two rounds for CHUNKS of them, and tell more chunks apart in as
+    many."""
     return max(CHUNKS, min(MOST_CHUNKS, (engine.jobs + 1) ** 2))
 
 

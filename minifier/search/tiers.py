@@ -1,9 +1,9 @@
 """The order of the search, as data, and its short steps: switches, hint and polish. Adding a step is a function, in a
 file of its own where it is long, and its line in `TIERS`.
 
-Switches: what holds for the whole case is tried off before anything is cut, one query each: dynamic sizes, gradients,
+Switches: settings of the whole case are turned off before anything is cut, one query each: dynamic sizes, gradients,
 slow settings; random ops are replaced by the numbers that they drew. Only what a case has is tried; most have nothing.
-A random op that must stay keeps the others out of step when it goes, so all of them are frozen at once, or none.
+A random op that goes puts the remaining ones out of step, so all of them are frozen at once, or none.
 
 Hints: small balls round atoms that the failure itself names. A failure names an operator more often than a node: of
 atoms with the same label and surroundings (Weisfeiler-Lehman classes) the first stands for all. A right hint finds one

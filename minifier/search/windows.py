@@ -1,7 +1,7 @@
-"""B. Windows: the last atom that the failure needs, by bisection over stretches of the graph.
+"""B. Windows: finds the last atom that the failure needs, by bisection over stretches of the graph.
 
-Most failures live in one neighbourhood, and consecutive atoms are neighbours. So instead of all that lies before a
-place, as a search for the smallest failing prefix would ask, a stretch is asked that begins a margin before it: as many
+Most failures live in one neighbourhood, and consecutive atoms are neighbours. So a query does not ask the whole prefix
+up to a place, as a search for the smallest failing prefix would, but a stretch that begins a margin before it: as many
 queries, each on a small graph. The margin is REACH times the length that most edges do not exceed. A stretch that
 passes may mean that the failure lies further on, or that it needs something before the stretch. After DOUBTS such
 answers one query settles it; if it passes, the failure is not local.
@@ -54,8 +54,8 @@ HOPS = 2
 
 
 def windows(engine: Engine, state: Candidate) -> Candidate:
-    """A failing case that ends with a needed atom, the engine's anchor; sets on the engine that the failure is not
-    local."""
+    """A failing case that ends with a needed atom, which becomes the engine's anchor; where none is found, sets on the
+    engine that the failure is not local."""
     atoms = sorted(state.keep)
     total = list(accumulate(_likely(engine, atoms), initial=0.0))
     margin = _margin(engine, atoms)

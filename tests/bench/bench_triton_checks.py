@@ -26,7 +26,7 @@ from graphdbg.toolkit.kernel_checks.run import CheckedRung
 from graphdbg.toolkit.live.eager import clone_inputs, copy_graph
 from graphdbg.toolkit.live.entries import shared_fakes
 from graphdbg.toolkit.live.spec import ReplaySpec, in_force, no_caches, settings
-from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
+from graphdbg.toolkit.triton.interpreting.session import Interpretation, InterpretedLaunch, LaunchObserver
 from tests.models.triton_graphs import Graph, graphs_of
 
 MODELS = ("gpt_block", "vision_transformer", "convnet", "gru", "mixture_of_experts", "cross_entropy_head")
@@ -34,11 +34,11 @@ TURNS = 3
 LIMIT_S = 20
 
 
-class _Arguments(Observer):
+class _Arguments(LaunchObserver):
     def __init__(self) -> None:
         self.kept: list[dict[str, Any]] = []
 
-    def before(self, launch: Launch) -> None:
+    def before(self, launch: InterpretedLaunch) -> None:
         source = Path(launch.function.__code__.co_filename).read_text(encoding="utf-8")
         given = {name: one.clone() if isinstance(one, torch.Tensor) else one for name, one in launch.arguments.items()}
         self.kept.append({"kernel": launch.kernel, "source": source, "grid": launch.grid, "arguments": given})
@@ -48,7 +48,7 @@ class _Arguments(Observer):
 def _by_kernel(seconds: dict[str, float]) -> Iterator[None]:
     usual = Interpretation.launch
 
-    def launch(self: Interpretation, one: Launch) -> None:
+    def launch(self: Interpretation, one: InterpretedLaunch) -> None:
         began = time.perf_counter()
         usual(self, one)
         seconds[one.kernel] = seconds.get(one.kernel, 0.0) + time.perf_counter() - began

@@ -212,7 +212,7 @@ def test_columns_by_name() -> None:
 
 
 @given(st.text(max_size=30), st.integers(1, 40), st.sampled_from(list(COLUMNS)))
-def test_cells_have_their_width(text: str, width: int, column: all_columns.Column) -> None:
+def test_cells_have_their_width(text: str, width: int, column: all_columns.NodeColumn) -> None:
     from rich.cells import cell_len
 
     from graphdbg.dumps.tables import plain

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import expr
 from graphdbg.dumps.errors import RefusedError, UnreadableError
-from graphdbg.dumps.expr import Apply, Name, evaluate, parse
+from graphdbg.dumps.expr import Apply, SymbolName, evaluate, parse
 
 VALUES = {"s0": 8, "s1": 3, "u0": -5}
 
 numbers = st.integers(0, 10**6) | st.floats(0, 1e6, allow_nan=False, allow_infinity=False) | st.booleans()
-names = st.sampled_from(["s0", "s1", "u0", "zf3", "int_oo"]).map(Name)
+names = st.sampled_from(["s0", "s1", "u0", "zf3", "int_oo"]).map(SymbolName)
 
 
 def unparse(tree: expr.Expr) -> str:
     """Text that parses to the same expression; functions are written by name."""
-    if isinstance(tree, Name):
+    if isinstance(tree, SymbolName):
         return tree.name
     if isinstance(tree, Apply):
         args = [unparse(arg) for arg in tree.args]

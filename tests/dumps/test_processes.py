@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from graphdbg.dumps.deaths import Ending, sentence
 from graphdbg.dumps.store import open_run
 
 from .graphs import chain, new_run
@@ -88,3 +91,17 @@ def test_a_forked_child_does_not_end_its_parents_journal(tmp_path: Path) -> None
     assert open_run(tmp_path / "run").processes[0].liveness == "alive"
     process.close()
     assert open_run(tmp_path / "run").processes[0].liveness == "ended"
+
+
+def test_a_cuda_error_is_told_without_the_advice_that_each_of_them_has() -> None:
+    uncaught = (
+        "AcceleratorError: CUDA error: device-side assert triggered\n"
+        "Search for `cudaErrorAssert' in https://docs.nvidia.com for more information.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+    )
+    process: Any = SimpleNamespace(rank=None, name="pid7", uncaught=uncaught, last=None)
+    ending = Ending(process, "failed", 1, None, None, None)
+    assert sentence(ending, [process]) == (
+        "process 7 ended by AcceleratorError: CUDA error: device-side assert triggered, before its first graph"
+    )

@@ -66,7 +66,7 @@ def test_a_copy_is_judged_behind_the_wall_as_the_run_itself(folder: Path):
 
 def test_a_fault_in_a_copy_is_minified_behind_the_wall(folder: Path):
     mark = folder / "relu_fault.py-was-here"
-    done = asked(folder, "minify", "copy", "--import", "relu_fault", "--max-time", "60", "-o", "out")
+    done = asked(folder, "minify", "copy", "--import", "relu_fault", "--max-time", "240", "-o", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not mark.exists()
     assert "fails" in {word for word, _ in verdicts(folder, "own", "--import", "relu_fault").values()}

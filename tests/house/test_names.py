@@ -10,6 +10,7 @@ from .source_tree import ROOMS, ROOT, Module, modules
 SAY_NOTHING = {"found", "one", "made", "told"}
 OF_THE_HOUSE = re.compile(r"\b(anew|befell|befalls|made[ -]up)\b")
 """Again, happened to, synthesised."""
+_RULE = re.compile(r"([A-Z][^{};]*)\{[^{}]*[a-z-]+: [^{}]*\}")
 
 
 def _variables(module: Module) -> set[str]:
@@ -46,3 +47,19 @@ def test_the_fields_words_are_used() -> None:
         if OF_THE_HOUSE.search(re.sub(r"`[^`]*`|\"--anew|--anew", "", line))
     }
     assert said == {}
+
+
+def test_styles_name_widgets_that_exist() -> None:
+    """A rule of CSS for a class that was renamed applies to nothing, and nobody says so."""
+    known, named = {"Screen"}, dict[str, str]()
+    for module in modules("tui"):
+        for node in module.nodes:
+            if isinstance(node, ast.ClassDef):
+                known.add(node.name)
+            elif isinstance(node, ast.ImportFrom):
+                known |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _RULE.search(node.value):
+                for rule in _RULE.finditer(node.value):
+                    named |= dict.fromkeys(re.findall(r"(?<![\w.#:-])[A-Z]\w+", rule[1]), module.name)
+    assert {name: where for name, where in named.items() if name not in known} == {}
+    assert len(named) > 20

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.toolkit.kernel_checks.findings import Checked
+from graphdbg.toolkit.kernel_checks.findings import CheckedKernels
 from graphdbg.toolkit.kernel_checks.run import checked
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
@@ -24,7 +24,7 @@ REFUSED = {("graph_convolution", "bfloat16")}
 STAGES = ("forward", "backward", "joint", "dynamo", "inference")
 
 
-def rows(model: str, way: str, stages: tuple[str, ...]) -> Iterator[tuple[Graph, Checked]]:
+def rows(model: str, way: str, stages: tuple[str, ...]) -> Iterator[tuple[Graph, CheckedKernels]]:
     """Each graph of a model, checked. Graphs of one capture share symbols, so each is of its own."""
     present = [index for index, one in enumerate(graphs_of(model, **WAYS[way])) if one.stage in stages]
     for index in present:

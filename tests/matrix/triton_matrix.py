@@ -26,7 +26,7 @@ from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.eager import clone_inputs, run_graph
 from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
-from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
+from graphdbg.toolkit.triton.interpreting.session import Interpretation, InterpretedLaunch, LaunchObserver
 from tests.models.triton_graphs import MODELS, Graph, graphs_of
 
 WAYS: dict[str, dict[str, Any]] = {"static": {}, "dynamic": {"dynamic": True}, "bfloat16": {"autocast": torch.bfloat16}}
@@ -38,14 +38,14 @@ UNTRACED = {("graph_convolution", "bfloat16")}
 """What torch itself refuses: a scatter of two types."""
 
 
-class Counting(Observer):
+class Counting(LaunchObserver):
     """Counts what ran."""
 
     def __init__(self) -> None:
         self.kernels: set[str] = set()
         self.launches = self.programs = 0
 
-    def before(self, launch: Launch) -> None:
+    def before(self, launch: InterpretedLaunch) -> None:
         self.kernels.add(launch.kernel)
         self.launches += 1
         self.programs += launch.grid[0] * launch.grid[1] * launch.grid[2]

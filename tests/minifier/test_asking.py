@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.minifier.asking import Gate, Pace, Querying, seconds_in
+from graphdbg.minifier.asking import Pace, Querying, SharedLock, seconds_in
 from graphdbg.minifier.commands.minify import seconds_of
 from graphdbg.minifier.options import MinifyOptions
-from graphdbg.toolkit.isolation import Answer
+from graphdbg.toolkit.isolation import TaskResult
 from graphdbg.toolkit.recorder.options import size_of
 from graphdbg.toolkit.verdicts.signature import Signature
 
@@ -22,14 +22,14 @@ from graphdbg.toolkit.verdicts.signature import Signature
 class Coming:
     """A query on its way, answered when it is waited for."""
 
-    def __init__(self, answer: Callable[[], Answer]) -> None:
+    def __init__(self, answer: Callable[[], TaskResult]) -> None:
         self.answer = answer
 
 
 class Server:
     """Answers with what it was given, and notes limits and how many asked at once."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: TaskResult) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[float, dict[str, float]]] = []
         self.inside = self.most = 0
@@ -37,7 +37,7 @@ class Server:
     def submit(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Coming:
         return Coming(lambda: self.call(function, payload, limit_s, **more))
 
-    def call(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Answer:
+    def call(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> TaskResult:
         self.inside += 1
         self.most = max(self.most, self.inside)
         self.asked.append((limit_s, dict(more.get("stage_limits") or {})))
@@ -46,16 +46,16 @@ class Server:
         return self.answers.pop(0)
 
 
-def asking(*answers: Answer, wanted: Signature | None = None, limit_s: float = 60.0, **options: Any) -> Querying:
+def asking(*answers: TaskResult, wanted: Signature | None = None, limit_s: float = 60.0, **options: Any) -> Querying:
     made = Querying(Server(*answers), MinifyOptions(**options), limit_s)  # type: ignore[arg-type]
     if wanted is not None:
         made.want(wanted, 1.0)
     return made
 
 
-def slow(seconds: float | None) -> Answer:
+def slow(seconds: float | None) -> TaskResult:
     found = None if seconds is None else Signature("slow", "run", size=seconds)
-    return Answer(0, "done", value={"signature": msgspec.to_builtins(found)}, seconds=1.0)
+    return TaskResult(0, "done", value={"signature": msgspec.to_builtins(found)}, seconds=1.0)
 
 
 HANG = Signature("hang", "run")
@@ -64,7 +64,7 @@ HANG = Signature("hang", "run")
 def test_the_limit_of_a_hang_follows_what_passes_in_the_stage_that_hangs() -> None:
     one = asking(wanted=HANG)
     assert one.limits_of(300) == {"run": 60.0}
-    passed = Answer(
+    passed = TaskResult(
         0, "done", value={}, seconds=9.0, marks=[("eager", 0.5), ("compile", 1.0), ("run", 8.0), ("compare", 8.5)]
     )
     one.learn(passed, nodes=3)
@@ -100,7 +100,7 @@ def test_a_failure_that_is_no_hang_sets_the_limit_unless_the_user_did() -> None:
 
 
 def test_a_query_that_ran_out_of_time_beside_others_is_asked_again_alone() -> None:
-    timeout, passed = Answer(0, "timeout", stage="compile"), Answer(0, "done", value={}, seconds=1.0)
+    timeout, passed = TaskResult(0, "timeout", stage="compile"), TaskResult(0, "done", value={}, seconds=1.0)
     crash = Signature("crash", "compile", "ValueError", "x")
     assert asking(timeout, passed, wanted=crash, jobs=2).probe({}).status == "done"
     assert asking(timeout, passed, wanted=crash).probe({}).status == "timeout"
@@ -108,8 +108,8 @@ def test_a_query_that_ran_out_of_time_beside_others_is_asked_again_alone() -> No
 
 
 def test_after_a_hang_on_the_device_one_query_runs_at_a_time() -> None:
-    one = asking(*[Answer(0, "timeout", stage="run")] * 8, wanted=HANG, jobs=4)
-    one.learn(Answer(0, "timeout"), 3, cuda=True)
+    one = asking(*[TaskResult(0, "timeout", stage="run")] * 8, wanted=HANG, jobs=4)
+    one.learn(TaskResult(0, "timeout"), 3, cuda=True)
     threads = [threading.Thread(target=one.probe, args=({},)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -132,7 +132,7 @@ def test_what_is_near_the_threshold_is_measured_again(
 
 
 def test_who_is_alone_is_alone() -> None:
-    gate, seen = Gate(), []
+    gate, seen = SharedLock(), []
 
     def together() -> None:
         with gate.together():

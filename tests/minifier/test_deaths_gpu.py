@@ -26,12 +26,12 @@ def network(scale: Any) -> tuple[fx.GraphModule, list[torch.Tensor]]:
     torch.manual_seed(0)
 
     def model(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor]:
-        for number in range(26):
+        for number in range(13):
             weight = weights[number % len(weights)]
             hidden = torch.nn.functional.layer_norm(x, (32,))
             mixed = torch.softmax((hidden @ weight) @ hidden.transpose(-1, -2) / 6, -1)
             x = x + torch.tanh(mixed @ hidden) * 0.5
-            if number == 13:
+            if number == 6:
                 x = scale(x) * 0.5 + 1
         return (x,)
 

@@ -224,7 +224,7 @@ def test_a_killed_worker_of_a_process_pool_costs_one_query(
 
 
 def test_a_child_that_somebody_kills_is_asked_again_and_one_that_kills_itself_is_believed(home: ForkServer) -> None:
-    from graphdbg.toolkit.isolation import Answer
+    from graphdbg.toolkit.isolation import TaskResult
 
     class Scripted:
         def __init__(self, *signals: str) -> None:
@@ -232,7 +232,7 @@ def test_a_child_that_somebody_kills_is_asked_again_and_one_that_kills_itself_is
 
         def submit(self, function: str, payload: dict[str, Any], limit_s: float, **more: Any) -> Any:
             name = self.signals.pop(0)
-            answer = Answer(1, "signal", signal=name) if name else Answer(1, "done", value={})
+            answer = TaskResult(1, "signal", signal=name) if name else TaskResult(1, "done", value={})
             return type("Coming", (), {"answer": lambda self: answer})()
 
     killed = Querying(Scripted("SIGKILL", ""), MinifyOptions(), 60.0)  # type: ignore[arg-type]

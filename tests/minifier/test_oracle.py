@@ -16,7 +16,7 @@ from graphdbg.minifier import oracle as oracle_module
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.oracle import Oracle
 from graphdbg.minifier.search.problem import Candidate, CannotJudgeError, Ruling
-from graphdbg.toolkit.isolation import Answer
+from graphdbg.toolkit.isolation import TaskResult
 from graphdbg.toolkit.isolation.protocol import ChildError
 from graphdbg.toolkit.verdicts import ladder_words
 from graphdbg.toolkit.verdicts.signature import Signature
@@ -36,7 +36,7 @@ ATOMS = {
 class Coming:
     """A query on its way, answered when it is waited for."""
 
-    def __init__(self, answer: Callable[[], Answer]) -> None:
+    def __init__(self, answer: Callable[[], TaskResult]) -> None:
         self.answer = answer
 
 
@@ -44,7 +44,7 @@ class Server:
     """Answers every query with what it was given; the last one again and again where it died, since that is asked
     again."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: TaskResult) -> None:
         self.answers = list(answers)
         self.limits: list[float] = []
         self.home = self
@@ -52,12 +52,12 @@ class Server:
     def submit(self, function: str, payload: dict[str, Any], limit_s: float, **_: Any) -> Coming:
         return Coming(lambda: self.answer(limit_s))
 
-    def answer(self, limit_s: float) -> Answer:
+    def answer(self, limit_s: float) -> TaskResult:
         self.limits.append(limit_s)
         return self.answers[0] if [one.status for one in self.answers] == ["lost"] else self.answers.pop(0)
 
 
-def done(signature: Signature | None, **more: Any) -> Answer:
+def done(signature: Signature | None, **more: Any) -> TaskResult:
     record = OK if signature is None else judged(signature)
     value = {
         "signature": msgspec.to_builtins(signature),
@@ -66,10 +66,10 @@ def done(signature: Signature | None, **more: Any) -> Answer:
         "record": record.plain(),
         **more,
     }
-    return Answer(0, "done", value=value, seconds=2.0)
+    return TaskResult(0, "done", value=value, seconds=2.0)
 
 
-def oracle(*answers: Answer, signature: Signature | None = WRONG, match: str | None = None) -> Oracle:
+def oracle(*answers: TaskResult, signature: Signature | None = WRONG, match: str | None = None) -> Oracle:
     made = Oracle(Path("case"), Path("work"), Server(*answers), MinifyOptions(match=match), signature=signature)  # type: ignore[arg-type]
     made.atoms = ATOMS
     return made
@@ -86,16 +86,16 @@ CRASH = Signature("crash", "compile", "ValueError", "no such thing", raw="no suc
         (done(CRASH), Ruling.OTHER),
         (done(Signature("nondeterministic", "eager")), Ruling.INVALID),
         (done(Signature("error", "eager", "RuntimeError")), Ruling.INVALID),
-        (Answer(0, "done", value={"invalid": "does not build"}), Ruling.INVALID),
-        (Answer(0, "signal", signal="SIGSEGV", stage="run"), Ruling.OTHER),
-        (Answer(0, "signal", signal="SIGSEGV", stage="eager"), Ruling.INVALID),
-        (Answer(0, "timeout", stage="compile"), Ruling.TIMEOUT),
-        (Answer(0, "memory", stage="compile"), Ruling.OTHER),
-        (Answer(0, "exception", stage="build", error=ChildError("KeyError", "x")), Ruling.INVALID),
-        (Answer(0, "lost"), Ruling.INFRA),
+        (TaskResult(0, "done", value={"invalid": "does not build"}), Ruling.INVALID),
+        (TaskResult(0, "signal", signal="SIGSEGV", stage="run"), Ruling.OTHER),
+        (TaskResult(0, "signal", signal="SIGSEGV", stage="eager"), Ruling.INVALID),
+        (TaskResult(0, "timeout", stage="compile"), Ruling.TIMEOUT),
+        (TaskResult(0, "memory", stage="compile"), Ruling.OTHER),
+        (TaskResult(0, "exception", stage="build", error=ChildError("KeyError", "x")), Ruling.INVALID),
+        (TaskResult(0, "lost"), Ruling.INFRA),
     ],
 )
-def test_verdicts(answer: Answer, verdict: Ruling) -> None:
+def test_verdicts(answer: TaskResult, verdict: Ruling) -> None:
     assert oracle(answer).test(Candidate.of([0])).verdict is verdict
 
 
@@ -112,11 +112,11 @@ def original(seen: Oracle) -> Any:
 
 
 def test_segfaults_and_hangs_are_reproduced_by_their_like() -> None:
-    segfault = Answer(0, "signal", signal="SIGSEGV", stage="run")
+    segfault = TaskResult(0, "signal", signal="SIGSEGV", stage="run")
     seen = oracle(segfault, segfault, signature=None)
     assert original(seen).verdict is Ruling.SAME
     assert seen.test(Candidate.of([1])).size == (4, 0)
-    hang = Answer(0, "timeout", stage="compile")
+    hang = TaskResult(0, "timeout", stage="compile")
     seen = oracle(hang, hang, done(None), signature=None)
     assert original(seen).verdict is Ruling.SAME
     assert seen.test(Candidate.of([1])).verdict is Ruling.SAME
@@ -140,7 +140,9 @@ def test_match_pins_the_text_in_place_of_the_signature() -> None:
 
 
 def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
-    refused = Answer(0, "exception", error=ChildError("graphdbg.dumps.errors.RefusedError", "graph.json: os.system"))
+    refused = TaskResult(
+        0, "exception", error=ChildError("graphdbg.dumps.errors.RefusedError", "graph.json: os.system")
+    )
     with pytest.raises(RefusedError, match=r"os\.system"):
         original(oracle(refused))
     with pytest.raises(RefusedError):
@@ -150,7 +152,7 @@ def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
 def test_a_rung_that_cannot_run_here_is_told_as_what_is_missing() -> None:
     record = skipped("Triton is not installed").plain()
     seen = oracle(
-        Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, "record": record}), signature=None
+        TaskResult(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, "record": record}), signature=None
     )
     answer = original(seen)
     assert (answer.verdict, answer.detail, answer.record) == (
@@ -167,7 +169,7 @@ def test_a_graph_that_passes_is_followed_by_the_check_of_its_own_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = {"signature": None, "nodes": 3, "input_bytes": 8, "record": None}
-    seen: Any = oracle(Answer(0, "done", value=value), signature=None)
+    seen: Any = oracle(TaskResult(0, "done", value=value), signature=None)
     answer = original(seen)
     seen.case, seen.named = tmp_path, "r/0_0/inference"
     kernel, graph = object.__new__(UserKernel), SimpleNamespace(stage="inference")
@@ -189,7 +191,9 @@ def test_a_graph_that_passes_is_followed_by_the_check_of_its_own_kernels(
     ],
 )
 def test_what_could_not_be_judged_is_not_said_to_pass(value: dict[str, Any], code: int, word: str) -> None:
-    seen = oracle(Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, **value}), signature=None)
+    seen = oracle(
+        TaskResult(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, **value}), signature=None
+    )
     refusal = seen.refusal([original(seen)])
     assert (refusal.exit_code, refusal.verdict.verdict) == (code, word)
     assert ("does not fail" in str(refusal)) == (code == 1)

@@ -25,7 +25,7 @@ from graphdbg.dumps.sidecar import build
 from graphdbg.minifier.events import Happening
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.progress import telling
-from graphdbg.minifier.progress.candidates import Atoms, difference, node_lines, parsed, state, whole
+from graphdbg.minifier.progress.candidates import AtomNames, difference, node_lines, parsed, state, whole
 from graphdbg.minifier.progress.outcome import outcome_of
 from graphdbg.minifier.progress.watched import Watched, watched
 from graphdbg.minifier.report.issue import Preview
@@ -228,7 +228,7 @@ def test_the_text_of_a_candidate_is_read_back(candidate: Candidate) -> None:
 @settings(max_examples=30)
 @given(CANDIDATES, CANDIDATES)
 def test_a_difference_names_each_part_that_differs_once(best: Candidate, other: Candidate) -> None:
-    atoms = Atoms([(f"n{number}",) for number in range(41)], {})
+    atoms = AtomNames([(f"n{number}",) for number in range(41)], {})
     lines = difference(best, other, atoms)
     names = {
         line.sign: {one.text for one in lines if one.sign == line.sign and one.text.startswith("n")} for line in lines
@@ -244,7 +244,7 @@ def test_what_is_no_candidate_is_none() -> None:
 
 def test_nodes_are_named_and_far_ones_counted() -> None:
     table = build(chain(nodes=22))
-    atoms = Atoms([(f"sin_{number}",) for number in range(20)], node_lines(table))
+    atoms = AtomNames([(f"sin_{number}",) for number in range(20)], node_lines(table))
     everything = whole(atoms)
     lines = difference(everything, everything.keeping(atom for atom in range(20) if atom != 10), atoms)
     assert [(line.sign, line.text.split("  ")[0]) for line in lines] == [

@@ -79,6 +79,17 @@ def test_an_inner_graph_promises_no_view_but_never_lends_its_input() -> None:
     assert found.signature.detail == "alias"
 
 
+@pytest.mark.parametrize(("returned", "detail"), [(lambda y: y[0], None), (lambda y: y.clone()[0], "alias")])
+def test_what_is_written_back_to_an_input_may_be_that_input(returned: Any, detail: str | None) -> None:
+    def written(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x * 2
+        x.copy_(y)
+        return [returned(y)]
+
+    found = of(written, lambda out, inputs: [inputs[0][0]], "inference")
+    assert (found.signature and found.signature.detail) == detail
+
+
 def rounds(x: torch.Tensor) -> list[torch.Tensor]:
     y = x.to(torch.float16).to(torch.float32)
     return [y * 3, y.sum(1)]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from graphdbg.toolkit import health
 from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.health import running
-from graphdbg.toolkit.isolation import Answer
+from graphdbg.toolkit.isolation import TaskResult
 from graphdbg.toolkit.isolation.protocol import ChildError
 
 BROKEN = {
@@ -72,7 +72,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])
 def test_a_check_that_raises_is_a_row(error: Exception) -> None:
     @running.row("compile", essential=False)
-    def check() -> running.Seen:
+    def check() -> running.CheckResult:
         raise error
 
     assert not check().ok
@@ -142,16 +142,19 @@ def test_a_compiler_that_cannot_compile_says_why(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer(1, "timeout", seconds=120.2), "had not ended after 120 s"),
-        (Answer(1, "signal", signal="SIGSEGV", output="Fatal Python error\n\n"), "died by SIGSEGV: Fatal Python error"),
+        (TaskResult(1, "timeout", seconds=120.2), "had not ended after 120 s"),
         (
-            Answer(1, "exception", error=ChildError("torch.x.CppCompileError", "no omp.h")),
+            TaskResult(1, "signal", signal="SIGSEGV", output="Fatal Python error\n\n"),
+            "died by SIGSEGV: Fatal Python error",
+        ),
+        (
+            TaskResult(1, "exception", error=ChildError("torch.x.CppCompileError", "no omp.h")),
             "failed: CppCompileError: no omp.h",
         ),
-        (Answer(1, "done", {"same": False, "seconds": 2.0}), "in 2.0 s, and the result is not eager's"),
+        (TaskResult(1, "done", {"same": False, "seconds": 2.0}), "in 2.0 s, and the result is not eager's"),
     ],
 )
-def test_what_became_of_the_compile_is_said(answer: Answer, said: str) -> None:
+def test_what_became_of_the_compile_is_said(answer: TaskResult, said: str) -> None:
     assert running._compiled(answer) == said
 
 

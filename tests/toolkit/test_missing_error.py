@@ -68,9 +68,26 @@ def test_beside_a_kernel_that_ended_the_device_nothing_is_judged() -> None:
     assert outcome.verdict.verdict == "cannot_tell"
     assert outcome.verdict.reason == (
         "error in eager: AcceleratorError: eager itself fails, at node dying: AcceleratorError: CUDA error: "
-        "device-side assert triggered; nothing can run on the device after it, so the rung was not run. A kernel's "
-        "error shows late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
+        "device-side assert triggered; nothing can run on the device after it, so the rung was not run"
     )
+
+
+def test_an_error_of_a_kernel_shows_at_the_node_that_launched_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[torch.Tensor] = []
+
+    def failing() -> None:
+        if launched:
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+
+    def launching(x: torch.Tensor) -> torch.Tensor:
+        launched.append(x)
+        return x
+
+    monkeypatch.setattr("graphdbg.toolkit.judging.judge.settle", failing)
+    graph = fx.Graph()
+    graph.output(graph.call_function(torch.neg, (graph.call_function(launching, (graph.placeholder("x"),)),)))
+    outcome = judge(Live(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(2)], INFERENCE), "inductor")
+    assert "eager itself fails, at node launching: AcceleratorError" in outcome.verdict.reason
 
 
 @pytest.mark.parametrize("check", ["crash", "accuracy"])

@@ -172,6 +172,12 @@ def test_an_op_without_float64_runs_in_its_own_dtype_in_the_reference() -> None:
     assert torch.equal(found[0], scale((scale((x.double() / 3).float()).double() + 1).float()).double() / 7)
 
 
+@pytest.mark.parametrize(("rate", "draws"), [(0.0, False), (0.5, True), (1.0, False)])
+def test_a_dropout_that_drops_everything_draws_nothing(rate: float, draws: bool) -> None:
+    gm = torch.fx.symbolic_trace(lambda x: torch.nn.functional.dropout(x, rate))
+    assert draws_from_generator(gm) is draws
+
+
 @pytest.mark.parametrize(
     "function",
     [

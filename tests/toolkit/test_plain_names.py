@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import fx
 
-from graphdbg.dumps.program.torch_names import Plain, Slice, names, operators, plain_call
+from graphdbg.dumps.program.torch_names import PlainCall, Slice, names, operators, plain_call
 from graphdbg.toolkit.live.plain_calls import is_same, plain_of, rewrite
 
 aten = torch.ops.aten
@@ -35,35 +35,35 @@ def test_every_name_is_an_operator_and_a_function_or_a_method() -> None:
 @pytest.mark.parametrize(
     ("target", "args", "kwargs", "wanted"),
     [
-        ("aten.relu.default", ["x"], {}, Plain("torch.relu", ["x"], {})),
-        ("aten._softmax.default", ["x", -1, False], {}, Plain("torch.softmax", ["x", -1], {})),
+        ("aten.relu.default", ["x"], {}, PlainCall("torch.relu", ["x"], {})),
+        ("aten._softmax.default", ["x", -1, False], {}, PlainCall("torch.softmax", ["x", -1], {})),
         ("aten._softmax.default", ["x", -1, True], {}, None),
         (
             "aten.full.default",
             [[2], 1.0],
             {"layout": {"layout": "strided"}, "pin_memory": False, "dtype": {"dtype": "int64"}},
-            Plain("torch.full", [[2], 1.0], {"dtype": {"dtype": "int64"}}),
+            PlainCall("torch.full", [[2], 1.0], {"dtype": {"dtype": "int64"}}),
         ),
-        ("aten.slice.Tensor", ["x", 1, 1, 9223372036854775807], {}, Plain("[]", ["x", Slice(), Slice(1)], {})),
+        ("aten.slice.Tensor", ["x", 1, 1, 9223372036854775807], {}, PlainCall("[]", ["x", Slice(), Slice(1)], {})),
         ("aten.slice.Tensor", ["x", -1, 1, 2], {}, None),
-        ("aten.index.Tensor", ["x", [None, "i"]], {}, Plain("[]", ["x", Slice(), "i"], {})),
+        ("aten.index.Tensor", ["x", [None, "i"]], {}, PlainCall("[]", ["x", Slice(), "i"], {})),
         (
             "aten.convolution.default",
             ["x", "w", None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1],
             {},
-            Plain("torch.conv2d", ["x", "w"], {}),
+            PlainCall("torch.conv2d", ["x", "w"], {}),
         ),
         (
             "aten.convolution.default",
             ["x", "w", None, [2], [0], [1], True, [0], 1],
             {},
-            Plain("torch.convolution", ["x", "w", None, [2], [0], [1], True, [0], 1], {}),
+            PlainCall("torch.convolution", ["x", "w", None, [2], [0], [1], True, [0], 1], {}),
         ),
         (
             "aten.max_pool2d_with_indices.default",
             ["x", [2, 2]],
             {},
-            Plain("torch.nn.functional.max_pool2d", ["x", [2, 2]], {"return_indices": True}),
+            PlainCall("torch.nn.functional.max_pool2d", ["x", [2, 2]], {"return_indices": True}),
         ),
         ("aten.gelu_backward.default", ["g", "x"], {}, None),
         ("mylib.relu.default", ["x"], {}, None),

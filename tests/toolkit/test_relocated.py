@@ -47,9 +47,9 @@ def test_kernels_for_a_gpu_are_interpreted_on_the_cpu(of_gpu: SavedGraph) -> Non
     pytest.importorskip("triton")
     assert Case(of_gpu).device_for("triton_interpret", None) == "cpu"
     assert Case(of_gpu).device_for("inductor", None) is None
-    from graphdbg.toolkit.kernel_checks.findings import Checked
+    from graphdbg.toolkit.kernel_checks.findings import CheckedKernels
     from graphdbg.toolkit.kernel_checks.showing import task
 
     answer = task({"path": str(of_gpu.path), "seed": 0, "imports": [], "kernel": None})
-    found = msgspec.convert(answer, Checked)
+    found = msgspec.convert(answer, CheckedKernels)
     assert found.cannot == "" and found.findings == [] and found.launches == 1

@@ -22,7 +22,7 @@ from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.compilers.get_inputs import get_inputs
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
-from graphdbg.toolkit.isolation.protocol import Answer, ChildError
+from graphdbg.toolkit.isolation.protocol import ChildError, TaskResult
 from graphdbg.toolkit.live.how import How
 from graphdbg.toolkit.replaying import fidelity
 from graphdbg.toolkit.replaying.replay import dies_at, replay
@@ -154,7 +154,7 @@ def test_a_time_limit_is_a_hang(recorded: Path, server: ForkServer) -> None:
 
 def test_a_refusal_in_the_child_is_the_users_error() -> None:
     with pytest.raises(UsageError, match="no such"):
-        raise_refusal(Answer(1, "exception", error=ChildError("graphdbg.dumps.errors.UsageError", "no such graph")))
+        raise_refusal(TaskResult(1, "exception", error=ChildError("graphdbg.dumps.errors.UsageError", "no such graph")))
 
 
 def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_a_run_of_eagers_that_does_not_end_is_told_with_the_operator_that_it_cam
 
     def ask(task: str, payload: object, limit_s: float, server: object) -> SimpleNamespace:
         asked.append(limit_s)
-        return SimpleNamespace(end=lambda: Answer(0, "timeout", event=event))
+        return SimpleNamespace(end=lambda: TaskResult(0, "timeout", event=event))
 
     monkeypatch.setattr("graphdbg.toolkit.replaying.replay.ask", ask)
     seen = Signature("hang", "eager")

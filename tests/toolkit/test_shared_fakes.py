@@ -41,6 +41,18 @@ def test_a_traced_graph_is_given_a_base_and_its_view() -> None:
     assert fakes[1]._base is fakes[0]
 
 
+def test_a_recorded_view_of_another_base_is_not_taken() -> None:
+    gm, inputs = views()
+    base, part = gm.graph.find_nodes(op="placeholder")
+    for node in (base, part):
+        node.meta["example_value"] = node.meta.pop("val")
+    base.meta["example_value"] = base.meta["example_value"].detach()
+    assert part.meta["example_value"]._base is not None
+    fakes, _ = shared_fakes(gm, inputs, False)
+    assert fakes[0]._base is None
+    assert fakes[1]._base is fakes[0]
+
+
 def test_they_do_not_where_the_inputs_lie_apart() -> None:
     gm, inputs = views()
     fakes, _ = shared_fakes(gm, [value.clone() for value in inputs], False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from graphdbg.toolkit.isolation.protocol import Answer, ChildError
+from graphdbg.toolkit.isolation.protocol import ChildError, TaskResult
 from graphdbg.toolkit.verdicts import signature
 from graphdbg.toolkit.verdicts.signature import Signature, from_answer, from_exception
 
@@ -156,15 +156,15 @@ TRACE = 'Current thread 0x1 (most recent call first):\n  File "/v/torch/_ops.py"
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(1, "signal", signal="SIGSEGV", stage="run", output=TRACE),
-        Answer(1, "timeout", stage="compile"),
-        Answer(1, "memory", stage="run"),
-        Answer(
+        TaskResult(1, "signal", signal="SIGSEGV", stage="run", output=TRACE),
+        TaskResult(1, "timeout", stage="compile"),
+        TaskResult(1, "memory", stage="run"),
+        TaskResult(
             1, "exception", error=ChildError("ProcessExit", "the process ended itself with exit code 3"), stage="run"
         ),
     ],
 )
-def test_each_end_of_a_process_has_a_signature(answer: Answer) -> None:
+def test_each_end_of_a_process_has_a_signature(answer: TaskResult) -> None:
     found = from_answer(answer)
     assert found is not None
     assert (
@@ -188,7 +188,7 @@ HEAP = (
 def test_a_corrupt_heap_is_one_failure_wherever_it_is_noticed(line: str) -> None:
     elsewhere = TRACE.replace("_ops", "_tensor")
     first, second, other = (
-        from_answer(Answer(1, "signal", signal="SIGABRT", stage=stage, output=f"{said}\n{trace}"))
+        from_answer(TaskResult(1, "signal", signal="SIGABRT", stage=stage, output=f"{said}\n{trace}"))
         for said, trace, stage in (
             (HEAP[0], TRACE, "run"),
             (line, elsewhere, "compare"),
@@ -203,8 +203,8 @@ def test_a_corrupt_heap_is_one_failure_wherever_it_is_noticed(line: str) -> None
 
 def test_an_answer_carries_the_tasks_own_signature() -> None:
     inner = Signature("accuracy", "compare", size=1.0)
-    assert from_answer(Answer(1, "done", value={"signature": msgspec.to_builtins(inner)})) == inner
-    assert from_answer(Answer(1, "done", value={"ok": True})) is None
+    assert from_answer(TaskResult(1, "done", value={"signature": msgspec.to_builtins(inner)})) == inner
+    assert from_answer(TaskResult(1, "done", value={"ok": True})) is None
 
 
 def test_a_segfault_trace_gives_frames() -> None:

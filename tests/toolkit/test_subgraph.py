@@ -15,10 +15,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.cutting.atoms import Atoms, output_nodes
 from graphdbg.toolkit.cutting.eager_values import record_values
-from graphdbg.toolkit.cutting.spill import load_values, save_values
+from graphdbg.toolkit.cutting.spill import load_inputs, load_values, save_values
 from graphdbg.toolkit.cutting.subgraph import build
 from graphdbg.toolkit.live.eager import clone_inputs
-from graphdbg.toolkit.live.values import compact, input_bytes
+from graphdbg.toolkit.live.values import Values, compact, input_bytes
 
 Made = tuple[fx.GraphModule, list[Any]]
 
@@ -323,3 +323,12 @@ def test_returned_positions_replace_outputs() -> None:
     module, _ = build(gm, atoms, values, {number}, returned=atoms.positions([first]))
     items = [node for node in module.graph.nodes if node.target is operator.getitem]
     assert [node.name for node in items] == [first]
+
+
+def test_inputs_that_are_views_are_loaded_as_views(tmp_path: Path) -> None:
+    whole, other = torch.arange(24.0).reshape(6, 4).clone(), torch.arange(5.0)
+    save_values(Values([whole, whole[2:], other[1:]]), tmp_path)
+    base, window, tail = load_inputs(load_values(tmp_path).inputs)
+    assert base._base is None and window._base is base and tail._base.shape == (5,)
+    assert torch.equal(window, whole[2:]) and torch.equal(tail, other[1:])
+    assert compact(window)._base is None

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import graphdbg
-from graphdbg.toolkit.kernel_checks.findings import Checked, KernelFault
+from graphdbg.toolkit.kernel_checks.findings import CheckedKernels, KernelFault
 from graphdbg.toolkit.verdicts import verdict, verdict_words
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import OK, Verdict, Where, cannot_tell, died, fails, judged, skipped
@@ -74,7 +74,7 @@ def test_a_failure_names_kind_fault_and_layer() -> None:
 @pytest.mark.parametrize(("node", "fault"), [("triton_kernel_wrapper_mutation", "model"), ("add", "compiler: triton")])
 def test_an_access_of_a_kernel_of_ones_own_is_no_fault_of_the_compiler(node: str, fault: str) -> None:
     access = KernelFault("load", "shift", nodes=[node])
-    found = Checked([access]).conclusion
+    found = CheckedKernels([access]).conclusion
     assert verdict_words.first_line(found) == f"FAILS: {access.what} in shift at {node} ({fault})"
 
 

@@ -4,13 +4,13 @@ setting.
 Also: names the first node of a saved graph whose compiled value is wrong on right inputs.
 
 Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state
-are never touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the
-first conviction that a run confirms: the graph is right with only that changed.
+are never touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). The search stops
+at the first finding that a probe confirms: with that change alone, the graph is right.
 
 For example:
 
-    found = bisect(load_graph("myrun/0_0/forward"))
-    found.verdict.verdict, found.sentence
+    bisection = bisect(load_graph("myrun/0_0/forward"))
+    bisection.verdict.verdict, bisection.sentence
     # ('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
 """
 
@@ -28,7 +28,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.journal import DECOMPOSITION
 from ...dumps.store import SavedGraph
 from ...dumps.wording import listed, size_text
-from ..isolation import Answer, ForkServer, opened
+from ..isolation import ForkServer, TaskResult, opened
 from ..live.rung import LADDER
 from ..replaying.replay import DEFAULT_LIMIT_S, How, outcome_of
 from ..rungs import known, warmth
@@ -47,9 +47,9 @@ from .node_asking import NUMBERS, Ask, Narrowing, NodeBlame, Spent
 from .partners import SHOWN, UNSEEN, ByNode, NodeFound, forward_partner, siblings
 
 CONFIRMED = 2
-"""So many candidates of the local test are confirmed."""
+"""How many candidates of the local test are confirmed, each compiled alone."""
 TAP_BYTES = 2 << 30
-"""Above this many bytes of values no compile returns them all; the cuts alone then search."""
+"""Where all values together exceed this many bytes, no compile returns them all; the search is by cuts alone."""
 
 
 class Search:
@@ -102,7 +102,7 @@ class Search:
             self._cuts_by_signature()
 
     def _concluded(self, record: Verdict) -> Verdict:
-        """The verdict on the graph with the node that was found; a search that found none says nothing about who is to
+        """Returns the graph's verdict with the node that was found; `cannot_tell` where the search named no node to
         blame."""
         findings = self.found
         if findings.status in ("unresolved", "metadata"):
@@ -116,9 +116,9 @@ class Search:
         where = Where(node.name, self.ask.saved.name, node.line, name) if node is not None else record.where
         return msgspec.structs.replace(record, where=where, workaround=self.workaround)
 
-    # What the whole graph said.
+    # The verdict on the whole graph.
 
-    def _judged(self, answer: Answer) -> tuple[Outcome, list[dict[str, Any]], list[str]]:
+    def _judged(self, answer: TaskResult) -> tuple[Outcome, list[dict[str, Any]], list[str]]:
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         plain = msgspec.structs.replace(answer, value=value.get("outcome"))
         return outcome_of(plain, self.found.rung), value.get("departures", []), value.get("raised", [])
@@ -145,7 +145,7 @@ class Search:
         return False
 
     def _metadata(self) -> None:
-        """Asks for the numbers by themselves, because they may be wrong as well."""
+        """Judges the graph once more for its numbers alone, because they may be wrong as well as the metadata."""
         answer = self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
         outcome, departing, _ = self._judged(answer)
         if outcome.signature is not None and outcome.signature.kind in NUMBERS:
@@ -176,7 +176,7 @@ class Search:
         self._finish()
 
     def _by_values(self) -> None:
-        """Compiles once with every value returned, and confirms what departs in it."""
+        """Compiles once with every value returned, and confirms the nodes whose values are wrong there."""
         if not (wrong := self._tapped()):
             return
         self.found.others = [departure["name"] for departure in wrong]
@@ -197,7 +197,8 @@ class Search:
         self.found.notes.append(why)
 
     def _alone(self, departure: dict[str, Any]) -> bool:
-        """Whether a node is wrong when it is compiled by itself, too; then it is the one."""
+        """Compiles one node by itself; where its value is wrong there too, records it as the culprit and returns
+        True."""
         name = departure["name"]
         wrong = self.ask.part(f"{name} alone", [self.ask.atoms["of_node"][name]], None)
         if wrong:
@@ -205,7 +206,8 @@ class Search:
         return bool(wrong)
 
     def _tapped(self) -> list[dict[str, Any]]:
-        """What is wrong where one compile returns every value that it can; none where that took too much memory."""
+        """Compiles once with every returnable value as an output and returns the wrong ones; [] where the values exceed
+        TAP_BYTES."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
             self.found.notes.append(f"{size_text(size)} of values are too much to return from one compile")
@@ -233,8 +235,8 @@ class Search:
         return narrowing
 
     def _region(self, departing: list[dict[str, Any]]) -> list[int]:
-        """The nodes that the first wrong output depends on, without those of right outputs, if that part fails by
-        itself; else all."""
+        """The atoms that the first wrong output depends on, cut at the other outputs, if that part fails by itself and
+        is at most a quarter of the graph; else all atoms."""
         everything, of_node = list(range(len(self.ask.atoms["nodes"]))), self.ask.atoms["of_node"]
         last = of_node.get(departing[0]["name"]) if departing else None
         if last is None:
@@ -280,7 +282,7 @@ class Search:
                 findings.work_around = f"{line} before compiling leaves it to eager's kernel"
 
     def _nodes(self, atoms: list[int]) -> list[NodeFound]:
-        """The first node of each atom; what only returns an input has none."""
+        """The first node of each atom; atoms without nodes, which only return an input, are left out."""
         return [self.ask.node(nodes[0]) for atom in atoms if (nodes := self.ask.atoms["nodes"][atom])]
 
     def _name(self, name: str, departure: dict[str, Any], *, alone: bool | None) -> None:
@@ -292,7 +294,8 @@ class Search:
             findings.between = f"{UNSEEN}: {what} could not be returned from a compile and may be wrong already."
 
     def _unseen(self, name: str) -> list[str]:
-        """What a node depends on, up to the values that a compile can return: written in place, or of several parts."""
+        """Names of the call nodes between a node and the nearest values before it that a compile can return; the values
+        of these nodes cannot be returned."""
         rows, of_node = self.ask.rows, self.ask.atoms["of_node"]
         ancestors = self.ask.ancestors(of_node[name], {of_node[row["name"]] for row in rows if row["tap"]})
         return [row["name"] for row in rows if row["op"].startswith("call_") and of_node[row["name"]] in ancestors]
@@ -319,7 +322,8 @@ class Search:
 
 
 def by_node(saved: SavedGraph, asking: BisectQuestions) -> ByNode:
-    """Searches one saved graph; of a graph from before AOTAutograd first the graphs made of it.
+    """Searches one saved graph by node. For a graph from before AOTAutograd, the graphs made from it are searched
+    first.
 
     A line of progress for each compile is narrated. Raises OutOfTime, and GraphdbgError for a graph that cannot be
     loaded.
@@ -358,7 +362,8 @@ _BARE = {name for name, facts in LADDER.items() if not facts.has_passes} - {DECO
 
 
 def by_pass(asking: BisectQuestions) -> None:
-    """Adds findings and rows to the result of a graph whose failure was reproduced. Raises OutOfTime."""
+    """Searches by pass, for a graph whose failure was reproduced; adds findings and rows to `asking.result`. Raises
+    OutOfTime."""
     result = asking.result
     if result.rung in _BARE:
         return
@@ -380,7 +385,7 @@ def by_pass(asking: BisectQuestions) -> None:
 
 
 def _backend(asking: BisectQuestions) -> list[Culprit]:
-    """The finding where the failure is there before Inductor: a decomposition, or AOTAutograd; [] otherwise."""
+    """Returns the culprit where the graph fails before Inductor (a decomposition, or AOTAutograd); [] otherwise."""
     verdict = asking.probe_rung(DECOMPOSED)
     asking.result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
@@ -445,8 +450,8 @@ def _whole(asking: BisectQuestions, name: str) -> Effect | None:
 
 
 def _fusion(asking: BisectQuestions) -> list[Culprit]:
-    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional
-    passes."""
+    """Tests whether the failure needs fusion, with the rung that compiles each node to a kernel of its own and runs no
+    optional passes."""
     verdict = asking.probe_rung("inductor_nofuse")
     if verdict == "gone":
         bare = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "pattern_matcher": False}
@@ -481,10 +486,10 @@ def bisect(
     """Finds who is to blame for a graph that fails under a rung, and says what that means.
 
     `by`: search only by node, or only by pass. `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in
-    `replay`; with `check` "rounding" that is looked for as a failure is. `max_time_s`: stop after so long with what was
-    found. `narrate` gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache
-    folder. After Ctrl-C what was found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph
-    that cannot be loaded.
+    `replay`; with `check` "rounding", rounding is searched for like a failure. `max_time_s`: stop after so long with
+    what was found. `narrate` gets a sentence per probe. `server`: a fork server to use; everything is compiled in its
+    cache folder. After Ctrl-C what was found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a
+    graph that cannot be loaded.
     """
     known(rung)  # a wrong name is the caller's mistake, reported before anything starts
     if saved.status == "skipped":

@@ -33,7 +33,7 @@ from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import RAISED_TOO, Signature, how_ended
 from ..verdicts.verdict_words import PROBES, headline
-from .bisect_records import Application, Bisection, Clock, Effect, Probe, Trial
+from .bisect_records import Application, Bisection, Clock, Effect, Trial, TrialResult
 
 if TYPE_CHECKING:
     from torch import fx
@@ -121,7 +121,7 @@ Narrate = Callable[[str], None]
 
 
 def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
-    """The settings to try: torch's bisector's, then those of this module. `applicable` says which of them this torch
+    """The settings to try: those of torch's bisector, then those of this module. `parts` keeps those that this torch
     has."""
     own = [Setting(room, name, value, _MEANS.get(name, "")) for room, name, value in of_torch]
     known = {setting.name for setting in own if setting.room == "inductor"}
@@ -129,9 +129,10 @@ def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
 
 
 class Parts(msgspec.Struct):
-    """What of this torch's compiler can be changed for a graph. `settings`: those to try that this torch has with
-    another value, after the recorded ones; `own`: those of the run's own that say what a graph becomes, with the line
-    of Python that puts each back; `subsystems`: the parts that can be applied piece by piece, in order of compilation.
+    """What bisect can change in this torch's compiler for one graph. `settings`: those to try that this torch has and
+    that have another value now (recorded, else torch's); `own`: the run's own settings that shape what a graph compiles
+    to, each with the Python line that resets it; `subsystems`: those whose applications can be switched off one by one,
+    in order of compilation.
     """
 
     settings: list[Setting]
@@ -140,7 +141,7 @@ class Parts(msgspec.Struct):
 
 
 def parts(payload: dict[str, Any]) -> dict[str, Any]:
-    """The body of a query: the Parts for the recorded settings, as plain values."""
+    """Runs in a child: returns the Parts for the recorded settings, as plain values."""
     from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
     from . import switching
@@ -166,7 +167,8 @@ _OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Loads the graph, changes what the trial says and judges it; returns an Outcome as plain values."""
+    """Runs in a child: loads the graph, applies the trial's changes and judges it; returns an Outcome as plain
+    values."""
     from ..isolation.child import mark, report
     from ..judging.judge import judge
     from ..live.case import Case
@@ -200,7 +202,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Counted(Around):
-    """A rung that starts counting again with each compile: a graph that draws random numbers is compiled twice."""
+    """A rung that resets the counts of applications before each compile: a graph that draws random numbers is compiled
+    twice."""
 
     def __init__(self, inner: Rung, begin: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -212,7 +215,7 @@ class _Counted(Around):
 
 
 class _Asked:
-    """Decides by the trial whether each application is made, and reports it."""
+    """Decides by the trial whether an application is switched off, and reports each application once."""
 
     def __init__(self, trial: Trial, report: Callable[[Application], object]) -> None:
         self.report = report
@@ -236,7 +239,7 @@ class _Asked:
         required = asked.subsystem in _OF_INDUCTOR and switching.required(asked.name)
         if asked.subsystem in _OF_INDUCTOR:
             self.under_required = required
-        elif asked.subsystem == switching.PATTERNS:  # a required pass works by matches of its own
+        elif asked.subsystem == switching.PATTERNS:  # matches inside a required pass are required too
             required = self.under_required or switching.required(asked.name)
         elif asked.subsystem == "lowerings":
             required = asked.name.startswith("prims.inductor_")  # eager would draw other random numbers
@@ -255,7 +258,8 @@ TASKS = (TASK, f"{__package__}.switching")
 """What a server should import once for a bisect."""
 
 _LIKE, _SMALLER = 10.0, 1e3
-"""An error that is at most ten times what it was, and no less than a thousandth, is the same one."""
+"""Two errors of an output are the same if the new one is at most ten times the old one and at least a thousandth of
+it."""
 
 
 class BisectQuestions:
@@ -288,7 +292,8 @@ class BisectQuestions:
 
     @cached_property
     def parts(self) -> Parts:
-        """What can be changed in the compile of the graph. Raises EnvironmentLackError where no child can say it."""
+        """What can be changed in the compile of the graph. Raises EnvironmentLackError where the child that lists it
+        fails."""
         payload = {"imports": self._payload["imports"], "config": self.saved.record.config}
         answer = ask(PARTS, payload, self.how.limit_s, server=self.server).end()
         if answer.status != "done":
@@ -336,7 +341,7 @@ class BisectQuestions:
         return self._judged(trial)[0]
 
     def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Effect, str]:
-        """A probe's verdict, and its failure in words."""
+        """Appends a probe to the result; returns its effect, and its failure in words."""
         verdict: Effect = "other"
         signature, text = outcome.signature, outcome.text
         wants_error = self._wanted is not None and self._wanted.kind == "missing_error"
@@ -347,7 +352,7 @@ class BisectQuestions:
             text = signature.text()
             if self._wanted is not None and same_failure(self._wanted, self._errors, signature):
                 verdict = "same"
-        self.result.probes.append(Probe(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
+        self.result.probes.append(TrialResult(trial.what, verdict, text, round(seconds, 3), trial.off, trial.settings))
         return verdict, text
 
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
@@ -359,10 +364,11 @@ class BisectQuestions:
 
 
 def same_failure(wanted: Signature, errors: Mapping[str, float], now: Signature) -> bool:
-    """Whether a probe fails as the graph itself does, whose outputs had these errors.
+    """Whether a probe fails in the same way as the unchanged graph. `errors`: the errors of that graph's outputs, by
+    name.
 
-    With several outputs wrong, only the first is in a signature; one that was about as wrong before, behind it, is the
-    same too.
+    A signature names only the first wrong output. A probe that names a later one is the same failure too, if that
+    output was about as wrong before.
     """
     if wanted.same_as(now):
         return True

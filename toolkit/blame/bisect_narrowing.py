@@ -1,10 +1,10 @@
-"""From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
+"""Narrows a guilty subsystem down to one application, and finds a work-around for it that a probe has verified.
 
 Also: the cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
 
-The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what
-it finds is then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure
-decides nothing and is stepped around. Each probe is a whole compile.
+The first k applications are the same in every compile, so a binary search over k can count. The application that it
+finds is then switched off alone, by name, because later numbers shift once an earlier pass is off. A probe that fails
+in another way decides nothing and is stepped around. Each probe is a whole compile.
 
 For example: `narrow(asking, ["post_grad_passes"])[0].name` gives `'remove_noop_ops'`.
 """
@@ -30,12 +30,12 @@ from .uncompiled import functions
 T = TypeVar("T")
 
 _STEPS_ASIDE = 6
-"""How many neighbours are tried where the middle decides nothing."""
+"""How many neighbours of the middle are tried where the middle fails in another way."""
 
 
 class NarrowedTo(NamedTuple):
-    """The failure comes between `low` applications (gone) and `high` (same); they differ by one unless nothing
-    decided."""
+    """The bounds of a binary search: right with the first `low` applications on, failing with the first `high`. They
+    differ by one, unless every count between them fails in another way."""
 
     low: int
     high: int
@@ -59,8 +59,8 @@ def last_needed(count: int, ask: Callable[[int], Effect]) -> NarrowedTo:
 def single(items: Sequence[T], ask: Callable[[Sequence[T]], Effect], *, known: Effect | None = None) -> T | None:
     """The first item whose change alone makes the failure go away, by halves; None where no single one does.
 
-    `ask` changes a whole group. `known` is its answer for all of them. A group that makes another failure is searched
-    inside.
+    `ask` changes a whole group of items; `known` is its answer for all items, if there is one. A group that fails in
+    another way is searched further.
     """
     verdict = (known or ask(items)) if items else "same"
     if verdict == "same":
@@ -145,8 +145,8 @@ def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
 
 
 def own_settings(asking: BisectQuestions) -> list[Culprit]:
-    """The setting of the run's own whose return to torch's value makes the failure go away; a user's pass is set by
-    one, too."""
+    """Finds the run's own setting whose reset to torch's value makes the failure go away; [] where there is none. A
+    user's pass is such a setting, too."""
     lines = asking.parts.own
     names = list(lines)
 
@@ -176,8 +176,8 @@ def own_settings(asking: BisectQuestions) -> list[Culprit]:
 def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Culprit]:
     """The first setting that alone makes the failure go away: all are tried at once, then halves.
 
-    `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled
-    header.
+    `generated_code`: also try the settings that change generated kernels (`cpp.`, `triton.`), which costs seconds for a
+    precompiled header.
     """
     settings = asking.parts.settings
     if not generated_code:
@@ -257,7 +257,8 @@ def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[s
 
 
 OPERATORS, SETTINGS, FUNCTIONS, MOST = 3, 4, 4, 12
-"""So many of each are tried alone, and so many operators together; `bisect` searches on."""
+"""How many operators, settings and functions are tried one by one, and at most how many operators together; `bisect`
+searches further."""
 
 _FIRST = {
     "rounding": (
@@ -278,8 +279,8 @@ for name, value in torch._inductor.list_mode_options("lite").items():
     setattr(torch._inductor.config, name, value)"""
 
 
-class Change(NamedTuple):
-    """One thing to try, and the lines that do it."""
+class TriedChange(NamedTuple):
+    """A change to try: its trial, and the Python lines that make it."""
 
     trial: Trial
     code: str
@@ -288,8 +289,8 @@ class Change(NamedTuple):
 def work_around(
     saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, *, max_time_s: float | None = None
 ) -> str | None:
-    """The lines of the first change under which the graph is right; None where it does not fail again, where none
-    helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
+    """Returns the Python lines of the first change under which the graph is right; None where the graph does not fail
+    again, no change helps, or the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
     check, clock = ROUNDING if rounding else "auto", Clock(max_time_s)
@@ -305,7 +306,7 @@ def work_around(
                 return change.code
         if asking.probe_rung("lite") == "gone":
             return LITE
-        # where nothing is compiled a graph inside (of `torch.cond`, flex attention) gets no gradients
+        # left uncompiled, a subgraph (of `torch.cond`, flex attention) gets no gradients
         return None if rounding or saved.record.graph.subgraphs else EAGER
     except OutOfTime:
         return None
@@ -313,20 +314,22 @@ def work_around(
         asking.close()
 
 
-def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
+def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[TriedChange]:
     """The changes to try, the cheapest first."""
     rounding = verdict.verdict == ROUNDING
     operator_names = operators(asking, verdict)
     groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
-    fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
+    fallbacks = [
+        TriedChange(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups
+    ]
     known = {(setting.room, setting.name): setting for setting in asking.parts.settings}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
-    lines = [Change(_set([setting]), words.setting_code(setting)) for setting in settings]
+    lines = [TriedChange(_set([setting]), words.setting_code(setting)) for setting in settings]
     yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
     if asking.saved.stage == "dynamo":
         for function in functions(asking.saved, _named_operators(asking, verdict))[:FUNCTIONS]:
-            yield Change(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
+            yield TriedChange(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
 
 
 def _named_operators(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:
@@ -341,8 +344,8 @@ def _named_operators(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]
 
 
 def operators(asking: BisectQuestions, verdict: Verdict) -> list[str]:
-    """The operators that the compile lowered or decomposed, the likeliest to be at fault first: where it died, the last
-    one lowered; that of the node that the verdict names; those of its line; the others, from the last to the first."""
+    """The operators that the compile lowered or decomposed, likeliest to be at fault first: the last one lowered, where
+    the compile died; the one of the verdict's node; those of its line; all others, from last to first."""
     lowered = [application for application in asking.applications("lowerings") if not application.required]
     decomposed = asking.applications("decomposition")
     node, line = (verdict.where.node, verdict.where.line) if verdict.where is not None else ("", "")

@@ -37,8 +37,8 @@ class Application(msgspec.Struct, omit_defaults=True):
 
 
 class Off(msgspec.Struct, omit_defaults=True):
-    """What is off in one subsystem: the applications in `off`, all of a name in `names`, or with `keep` all but
-    those."""
+    """What a trial switches off in one subsystem: the keys in `off`, all applications named in `names`, or with `keep`
+    everything but these keys."""
 
     subsystem: str
     off: list[str] = []
@@ -64,7 +64,7 @@ class Trial(msgspec.Struct, omit_defaults=True):
     rung: str = ""
 
 
-class Probe(msgspec.Struct):
+class TrialResult(msgspec.Struct):
     """A trial that was made. `text` is its failure in words, "" when there was none."""
 
     what: str
@@ -85,7 +85,8 @@ class Subsystem(msgspec.Struct):
 
 
 class Workaround(msgspec.Struct):
-    """Python to copy. `verified`: a probe with nothing but this was right. `also`: what else it switches off."""
+    """Python to copy. `verified`: a probe with this change alone was right. `also`: other applications that it switches
+    off."""
 
     code: str
     verified: bool
@@ -113,9 +114,10 @@ class Culprit(msgspec.Struct):
 class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
-    `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and
-    `meaning` are for the user; `stopped` says why the search ended early. `node`: what the search by node found.
-    `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing was found.
+    `by`: the search that found the culprit, "" where none did. `backend` is the first stock backend that fails;
+    `sentence` and `meaning` are for the user; `stopped` says why the search ended early. `node`: what the search by
+    node found. `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing
+    was found.
     """
 
     id: str
@@ -129,7 +131,7 @@ class Bisection(msgspec.Struct):
     meaning: str = ""
     findings: list[Culprit] = []
     rows: list[Subsystem] = []
-    probes: list[Probe] = []
+    probes: list[TrialResult] = []
     by_node: ByNode | None = None
     seconds: float = 0.0
     stopped: str = ""
@@ -160,6 +162,6 @@ class Clock:
         return time.monotonic() - self.began
 
     def check(self) -> None:
-        """Raises OutOfTime where it is over."""
+        """Raises OutOfTime once the time is over."""
         if self.max_time_s is not None and self.elapsed() >= self.max_time_s:
             raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {round(self.max_time_s, 1):g})")

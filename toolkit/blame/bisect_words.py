@@ -20,7 +20,7 @@ from ...dumps.journal import DECOMPOSITION, LOWERING
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ..live.spec import FULL_STAGES
-from ..verdicts.own_passes import Pass, of_the_run, registered_for
+from ..verdicts.own_passes import OwnPass, of_the_run, registered_for
 from ..verdicts.verdict import ROUNDING, Layer, Where, cannot_tell
 from ..verdicts.verdict import Verdict as Record
 from .bisect_asking import Setting
@@ -72,7 +72,7 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
 
 
 def listed(applications: Sequence[Application]) -> str:
-    """Applications by name, shortened."""
+    """The names of the applications as a short list."""
 
     def named(application: Application) -> str:
         label = f"{application.label} ({application.name})" if application.subsystem == "lowerings" else ""
@@ -82,7 +82,7 @@ def listed(applications: Sequence[Application]) -> str:
 
 
 def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Application], alone: bool) -> str:
-    """The finding in a sentence without its end."""
+    """A finding as a sentence without its full stop."""
     first = off[0]
     if kind == "lowering":
         where = f" ({first.line})" if first.line else ""
@@ -118,7 +118,7 @@ def match_text(matches: Sequence[Application]) -> str:
 
 
 def setting_text(setting: Setting) -> str:
-    """A setting in a sentence without its end."""
+    """A setting as a sentence without its full stop."""
     return f"{setting.means or 'a setting'}: {setting.text()} makes the failure go away"
 
 
@@ -128,7 +128,7 @@ def setting_code(setting: Setting) -> str:
 
 
 def own_setting_text(name: str) -> str:
-    """A setting of the run's own, in a sentence without its end."""
+    """A setting of the run's own as a sentence without its full stop."""
     return f"the run's own setting {name}: with torch's own value the failure is gone"
 
 
@@ -146,7 +146,8 @@ def undecomposed_code(ops: Sequence[str]) -> str:
 
 
 def _other_cache(ops: Sequence[str]) -> str:
-    """The line that keeps torch's caches from returning an older compile: this change is in none of their keys."""
+    """A Python line that changes torch's cache keys, which do not contain this change, so that no older compile is
+    returned."""
     names = " ".join(ops)
     if len(names) > _MOST_NAMED:
         digest = hashlib.blake2b(names.encode(), digest_size=4).hexdigest()
@@ -155,11 +156,11 @@ def _other_cache(ops: Sequence[str]) -> str:
 
 
 _MOST_NAMED = 70
-"""Characters of operators' names, so that the line fits into a program."""
+"""How many characters of operator names `_other_cache` quotes, so that its line fits into a program."""
 
 
 def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> None:
-    """Fills in sentence, meaning, who convicted, verdict and next command."""
+    """Fills in the result's sentence, meaning, `by`, verdict and next command."""
     node, name = result.by_node, saved.name
     if result.findings:
         if _needs_fusion(result):
@@ -195,8 +196,9 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.verdict = of_the_run(result.verdict, own)
 
 
-def _registered(result: Bisection, saved: SavedGraph) -> Pass | None:
-    """What the run itself registered for the operator that is to blame."""
+def _registered(result: Bisection, saved: SavedGraph) -> OwnPass | None:
+    """The decomposition or lowering that the run itself registered for the operator to blame; None where there is
+    none."""
     if result.findings:
         first = result.findings[0]
         kind = {"decomposition": DECOMPOSITION, "lowering": LOWERING}.get(first.kind)
@@ -213,7 +215,8 @@ def next_for(saved: SavedGraph) -> str:
 
 
 def _needs_fusion(result: Bisection) -> bool:
-    """Whether one node is wrong only in a kernel with others; then that several lowerings end the failure says less."""
+    """Whether the wrong node is right alone and wrong only when fused; a finding on several lowerings then says
+    less."""
     first, node, kinds = result.findings[0], result.by_node, {finding.kind for finding in result.findings}
     several = first.kind == "lowering" and len({application.name for application in first.applications}) > 1
     return several and "fusion" in kinds and node is not None and node.node is not None and node.alone is False
@@ -280,7 +283,7 @@ _BESIDE = {
     "pass": "The graph is right with eager's kernel for this node, and also without the pass below.",
     "": "The node's inputs are right: with eager's kernel for this node the whole graph is right.",
 }
-"""Of a lowering: what was found besides?"""
+"""What a finding on a lowering means, by the kind of another finding beside it ("": none)."""
 
 
 def _meaning(first: Culprit, result: Bisection) -> str:

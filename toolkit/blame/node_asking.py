@@ -1,4 +1,4 @@
-"""One graph whose nodes are searched: what its nodes are, and the compiles asked of children, counted and bounded.
+"""One graph that is searched by node: its atoms and node rows, and the compiles that children run, counted and bounded.
 
 Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Does not decide what a
 finding is.
@@ -19,7 +19,7 @@ from typing import Any
 
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.store import SavedGraph
-from ..isolation import Answer, ask
+from ..isolation import TaskResult, ask
 from ..replaying.replay import outcome_of
 from ..verdicts.signature import how_ended
 from .bisect_asking import BisectQuestions
@@ -27,7 +27,7 @@ from .bisect_narrowing import last_needed
 from .partners import ByNode, NodeFound
 
 Ask = Callable[[list[int]], "list[int] | None"]
-"""Compiles these atoms together: the atoms whose values are wrong, in order; None where none is."""
+"""Compiles the given atoms together and returns those whose values are wrong, in order; None where all are right."""
 
 NEAR = 8
 """The first guess is that this many atoms before the wrong value are enough."""
@@ -38,7 +38,8 @@ class Spent(Exception):
 
 
 class Narrowing:
-    """One search; `window` fails as far as is known, `wrong` are the atoms whose values were wrong in it."""
+    """A search for a small failing part. `window`: the smallest part known to fail so far; `wrong`: the atoms whose
+    values were wrong in it."""
 
     def __init__(
         self,
@@ -62,7 +63,8 @@ class Narrowing:
         return True
 
     def beginning(self) -> None:
-        """Finds the shortest failing beginning, and keeps of it what the wrong value depends on."""
+        """Finds the shortest failing prefix of the window, and keeps of its atoms those that the wrong value depends
+        on."""
         needed = last_needed(len(self.window), lambda first: "same" if self._fails(self.window[:first]) else "gone")
         self._keep(self.window[: needed.high])
 
@@ -135,16 +137,16 @@ class NodeBlame:
         self.asking.narrate(f"  {f'wrong: {names}' if wrong else 'right'}")
         return wrong or None
 
-    def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
+    def compile(self, what: str, task: str, more: dict[str, Any]) -> TaskResult:
         findings = self.found
-        if findings.compiles >= findings.budget and task != "whole":  # whatever related graphs have used
+        if findings.compiles >= findings.budget and task != "whole":  # the whole graph is compiled in any case
             raise Spent
         self.asking.clock.check()
         findings.compiles += 1
         self.asking.narrate(f"compile {findings.compiles} of at most {findings.budget}: {what}")
         return self._ask(task, more)
 
-    def _ask(self, task: str, more: dict[str, Any]) -> Answer:
+    def _ask(self, task: str, more: dict[str, Any]) -> TaskResult:
         limit_s, server = self.asking.how.limit_s, self.asking.server
         return ask(f"{TASKS}:{task}", {**self.payload, **more}, limit_s, server=server).end()
 

@@ -29,7 +29,7 @@ from ...dumps.walk import user_frame
 from ..cutting.parts import Invalid, atoms_in, keep_values, part_of
 from ..cutting.spill import load_values
 from ..isolation.child import is_memory_error, mark
-from ..judging.departures import Departure, departures
+from ..judging.departures import WrongValue, departures
 from ..judging.judge import judge
 from ..judging.missing import missing
 from ..judging.nan_origins import nan_origins
@@ -97,7 +97,7 @@ def _names(value: Any) -> list[str]:
 
 MOST = 32
 FAR = 100.0
-"""How much further off than eager, and how much less than the worst, an output may be and still be called wrong."""
+"""An output is called wrong if its error is over FAR times eager's own, and over a FAR-th of the worst output's."""
 _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\([^\n]*?(?:'''|\"\"\")(.*?)(?:'''|\"\"\")", re.DOTALL | re.MULTILINE)
 _SOURCE = re.compile(r"\S+\.(?:main\.)?cpp\b")
 
@@ -118,9 +118,9 @@ def noticed(collected: list[str], gm: fx.GraphModule, *, kernels: bool = True) -
 
 
 def first_wrong(gm: fx.GraphModule, outcome: Outcome) -> list[str]:
-    """The earliest node in graph order whose value is a wrong output.
+    """The earliest node in graph order whose value is a wrong output, as a list of one name.
 
-    None where the failure is no wrong number, or where no output is right: then the fault may lie anywhere before.
+    Empty where the failure is not in the numbers, or where no output is right: then the fault may lie anywhere before.
     """
     if outcome.signature is None or outcome.signature.kind not in ("accuracy", "nan"):
         return []
@@ -156,7 +156,7 @@ def _of_kernel(error: BaseException, kernels: dict[str, list[str]]) -> list[str]
 
 
 def _wrappers(error: BaseException) -> Iterator[str]:
-    """The generated modules that were being run when an exception was raised."""
+    """The sources of the generated modules that were running when an exception was raised."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "<module>" and "async_compile" in frame.f_globals:
             yield text_if_there(frame.f_code.co_filename)
@@ -206,7 +206,7 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
             keep_outputs=True,
             watch=lambda: noticed(raised, case.gm, kernels=False),
         )
-    wrong: list[Departure] = []
+    wrong: list[WrongValue] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
     if signature is not None and signature.kind in ("accuracy", "nan") and outputs is not None:
@@ -278,7 +278,8 @@ def _eager_draws(gm: fx.GraphModule) -> contextlib.AbstractContextManager[None]:
 
 
 def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
-    """The same for `judge`, which applies the spec's settings itself and then compiles once."""
+    """The spec for `judge` with `fallback_random` where the graph draws random numbers: `judge` sets it and compiles
+    once."""
     if not draws_from_generator(gm):
         return spec
     inductor = {**spec.config.get("inductor", {}), "fallback_random": True}
@@ -286,7 +287,7 @@ def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
 
 
 def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
-    """The outputs by the nodes that they are values of, without inputs that are only passed through."""
+    """The output tensors by the name of the node that computes each, without inputs that are only passed through."""
     return {
         leaf.name: value
         for leaf, value in zip(returned(gm), outputs, strict=False)

@@ -22,7 +22,7 @@ from ..verdicts.verdict import OK, Verdict
 from ..verdicts.verdict_words import headline
 
 SHOWN = 6
-"""So many nodes of a group are named in the sentence."""
+"""How many nodes of a group a sentence names."""
 
 Status = Literal["found", "nothing", "eager", "unresolved", "metadata", "skipped"]
 
@@ -159,7 +159,7 @@ def compile_of(saved: SavedGraph) -> tuple[str | None, str]:
 
 
 def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
-    """The graphs inside a wide one that the inner compiler was given; none for a graph that is one of them."""
+    """The graphs of the same compile that the inner compiler got; none for one of these, or for a graph after them."""
     if saved.stage in _INNER or saved.stage.startswith("post_grad"):
         return []
     return [graph for graph in stages_of(saved) if graph.stage in _INNER]

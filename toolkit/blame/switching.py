@@ -1,4 +1,4 @@
-"""Switches single applications of passes, patterns, lowerings and decompositions off, one question for each.
+"""Switches off single applications of passes, patterns, lowerings and decompositions; a callback decides on each.
 
 Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private,
 and works through files in the user's cache and environment variables that a forked process no longer reads.
@@ -32,8 +32,8 @@ Ask = Callable[[Application], bool]
 """Called before each application, which has no key and index yet; True switches it off."""
 
 PATTERNS = "pattern_matches"
-"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass,
-before what else the pattern checks."""
+"""Our name for a subsystem that torch's bisector lacks: single matches of Inductor's pattern matcher, in any pass. They
+are switched off before the pattern's extra checks run."""
 
 REQUIRED = words("""
     stable_sort reinplace_inplaceable_ops fix_auto_functionalized_dtype_views decompose_auto_functionalized
@@ -43,7 +43,7 @@ REQUIRED = words("""
 
 
 CUSTOM = ("_custom_pre_pass", "_custom_post_pass", "_custom_pass")
-"""How the settings end that hold a pass of the user's; its application has the setting's name."""
+"""Suffixes of the settings that hold a user's pass; the application of the pass has the setting's name."""
 
 
 def required(name: str) -> bool:
@@ -52,8 +52,8 @@ def required(name: str) -> bool:
 
 
 def subsystems() -> list[str]:
-    """The names of what can be applied piece by piece, in the order of compilation: the bisector's own table, then
-    ours."""
+    """Names of the subsystems whose applications can be switched off one by one, in order of compilation: those of
+    torch's bisector, and ours."""
     names = [
         subsystem.name for rows in t.BACKENDS.values() for subsystem in rows if isinstance(subsystem, t.BisectSubsystem)
     ]
@@ -72,10 +72,11 @@ def config_changes() -> list[tuple[str, str, Any]]:
 
 @contextlib.contextmanager
 def asking(ask: Ask, folder: str) -> Iterator[None]:
-    """Puts `ask` in the place of the bisector's own decision, and before each pattern match, for the compiles inside.
+    """Replaces the bisector's own decision by `ask`, and asks before each pattern match as well, for compiles in the
+    block.
 
-    `folder`: where the bisector may keep files instead of the user's cache. It is enabled as well, so that no compiled
-    graph is taken from a cache.
+    `folder`: where the bisector may keep files instead of the user's cache. The bisector is enabled as well, so that no
+    compiled graph is taken from a cache.
     """
     half = ""
     entries: dict[int, Any] = {}
@@ -125,7 +126,7 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
 
 
 def fall_back(op: str) -> None:
-    """Makes Inductor call eager's own kernel for an operator, in this process: `aten.tanh.default`."""
+    """Makes Inductor call eager's own kernel for an operator (`aten.tanh.default`), in this process."""
     t.make_fallback(_operator(op), warn=False, override_decomp=True)
 
 

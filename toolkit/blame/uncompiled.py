@@ -1,8 +1,8 @@
-"""One function left uncompiled: whose nodes of a Dynamo graph are its own, the lines that leave it so, and a rung that
-does.
+"""Leaves one function uncompiled: finds its nodes in a Dynamo graph and the Python lines that exclude it, and runs the
+graph so, as a rung.
 
-The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph.
-Names of a graph become code only where they are identifiers. Does not decide what to try.
+The rung runs these nodes in eager and compiles the nodes between them, as Dynamo does at a graph break. Names of a
+graph become code only where they are identifiers. Does not decide what to try.
 
 For example:
 
@@ -40,8 +40,8 @@ class UncompiledFunction(NamedTuple):
 
 
 def functions(saved: SavedGraph, named: Iterable[str]) -> list[UncompiledFunction]:
-    """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can
-    be imported, else the function whose `def` takes a decorator."""
+    """The innermost function around each named node, unless it makes all of the graph: the `forward` of a module that
+    can be imported, else the function whose `def` takes a decorator."""
     nodes = {node.name: node for node in saved.record.graph.nodes if node.op.startswith("call_")}
     by_name = {
         function.name: function for name in named for function in _around(saved, nodes[name], list(nodes.values()))
@@ -79,7 +79,7 @@ def _classes(modules: str) -> list[str]:
 
 
 class Uncompiled(Around):
-    """A rung of Dynamo's graphs that leaves some nodes to eager; what it compiles, it compiles when it is first
+    """A rung for Dynamo graphs that leaves some nodes to eager; it compiles each other part when that is first
     called."""
 
     def __init__(self, inner: Rung, names: Collection[str]) -> None:
@@ -95,7 +95,7 @@ class Uncompiled(Around):
         count = 0
         for node in gm.graph.nodes:
             if node.op.startswith("call_"):
-                count += (node.name in self._names) != bool(count % 2)  # odd ones are eager's
+                count += (node.name in self._names) != bool(count % 2)  # parts with an odd number run in eager
                 parts[node.name] = count
         whole = split_module(gm, gm, lambda node: parts[node.name], keep_original_order=True)
         for name, part in list(whole.named_children()):

@@ -1,13 +1,13 @@
 # pyright: basic
 """AOT dispatch: a function or a module as one functional graph, with or without its backward.
 
-Also: A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in
-our words, and the caller's own values that they name.
+Also: a captured graph whose inputs and outputs are described: AOTAutograd's descriptors in our words, and the caller's
+own values that they name.
 
-The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a
-first run; mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be
-functional; dead code removed. Each is a line below. Ours are the user's lines (`user_lines`) and assigned buffers
-(`assigned`). Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
+The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; mutations and aliases found by a first
+run; mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be functional;
+dead code removed. Each is a line below. Added here are the user's lines (`UserLines`) and assigned buffers
+(`Assigned`). Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
 
 >>> captured = joint_graph(model, (x,))
 >>> [node.name for node in captured.module.graph.nodes if node.op == "call_function"]
@@ -41,7 +41,8 @@ class OutputDescription:
     """What one output of a graph is: "user", "mutation" (an input's new value), "alias base", "gradient", "token" or
     "saved".
 
-    `source` says of what: `output[0]`, `running_mean`. A gradient that no input needs is None and "unknown".
+    `source` names the value that it belongs to: `output[0]`, `running_mean`. A gradient that no input needs is None and
+    "unknown".
     """
 
     name: str
@@ -67,7 +68,7 @@ class Captured:
     raw_metadata: Any = None
     """Torch's own ViewAndMutationMeta."""
     notes: list[str] = field(default_factory=list[str])
-    """What the function does that the graph does not hold, one sentence each."""
+    """Effects of the function that the graph does not contain, one sentence each."""
 
     def values(self, seed: int = 0) -> list[Any]:
         """Real inputs: the caller's, and for tangents normal numbers drawn with `seed`, of the traced layout."""
@@ -125,7 +126,7 @@ class CallerValues:
         self.module, self.flat = module, flat
 
     def of(self, described: Any, fake: Any) -> Any:
-        """The value, detached; None for what the caller has none of, such as a tangent or an effect token."""
+        """The caller's value, detached; None where the caller has none, as for a tangent or an effect token."""
         value = self._of(described, fake)
         if not isinstance(value, torch.Tensor):
             return value
@@ -161,10 +162,12 @@ _PLAIN = (torch.Tensor, torch.dtype, torch.device, str, type(None), *_NUMBERS)
 
 
 def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[int]]:
-    """(the graph without inputs that are objects, the places of those that stay). The same graph where it has none.
+    """Removes inputs that are objects: returns (graph, positions of the inputs that stay). The same graph where it has
+    none.
 
-    Objects of the process, such as the device mesh of a DTensor, cannot be held by a case. Most only pass through to
-    the outputs, beside the local tensors that they describe: the input goes, the outputs that were it become None.
+    A case cannot hold objects of the process, such as the device mesh of a DTensor. Most only pass through to the
+    outputs, beside the local tensors that they describe: such an input is removed, and outputs that return it become
+    None. Raises UsageError where a node computes with such an object.
 
     Raises UsageError where a node computes with such an object.
     """
@@ -207,7 +210,7 @@ class UserLines:
         self.made: dict[int, list[traceback.FrameSummary]] = {}
 
     def attach(self) -> None:
-        """Lets the tracer that is at work, if any, keep lines."""
+        """Makes the running tracer, if any, record the user's lines."""
         tracer = tracer_at_work()
         if tracer is not None:
             tracer.record_stack_traces = True
@@ -270,8 +273,8 @@ class Assigned:
         self.restore()
 
     def restore(self) -> None:
-        """Gives attributes that hold a traced tensor their old values: so that a later call does not see an earlier
-        one."""
+        """Restores attributes that hold a traced tensor to their old values, so that a later call does not see an
+        earlier call's tensors."""
         for path, submodule, before in self.before:
             for name in [name for name, value in submodule.__dict__.items() if _traced(value)]:
                 if (full := f"{path}.{name}".lstrip(".")) not in self.kept:
@@ -282,7 +285,7 @@ class Assigned:
                     del submodule.__dict__[name]
 
     def notes(self, *, joint: bool) -> list[str]:
-        """What the graph does not hold, one sentence for each."""
+        """Effects that the graph does not contain, one sentence each."""
         lost = [f"the function sets {name} to a tensor; the graph does not contain that" for name in self.kept]
         if joint and self.names:
             what = "is reassigned, which a joint graph does not contain; write in place (copy_) to record it"
@@ -311,7 +314,8 @@ class Assigned:
 
 
 def _inputs(gm: Any) -> list[Any]:
-    """The descriptions of the inputs in the metadata's order: it does not count effect tokens."""
+    """The descriptors of the inputs without effect tokens, which the metadata does not count, so that positions
+    agree."""
     described = [node.meta.get("desc") for node in gm.graph.find_nodes(op="placeholder")]
     return [description for description in described if not type(description).__name__.endswith("TokenAOTInput")]
 
@@ -367,7 +371,7 @@ def joint_graph(
 
 
 class _Function(torch.nn.Module):
-    """A function where a module is wanted."""
+    """A module that calls a plain function."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         super().__init__()
@@ -393,7 +397,7 @@ def _capture(
     with Assigned(module) as assigned, contextlib.ExitStack() as stack:
         prepared = _prepared(module, given, named, dict(decompositions or {}), keep_mutations)
         stack.enter_context(t.compiled_autograd_off())
-        state = t.create_aot_state(stack, *prepared)  # what is mutated and aliased, whether a backward is needed
+        state = t.create_aot_state(stack, *prepared)  # finds mutations, aliases, and whether a backward is needed
         if joint and not state.needs_autograd:
             raise NoGraphError(
                 "there is no joint graph",
@@ -418,8 +422,8 @@ def _capture(
 
 
 def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) -> Callable[..., Any]:
-    """The function with a description of each of its outputs and its lines kept; nothing of an earlier call is left
-    over."""
+    """Wraps the function: returns a descriptor beside each output, keeps the user's lines, and first restores
+    attributes that an earlier call set."""
 
     @t.simple_wraps(call)
     def described(*args: Any) -> Any:
@@ -449,7 +453,7 @@ def _inference(function: Callable[..., Any], state: Any, assigned: Assigned) -> 
     if (tokens := len(metadata.tokens)) and t.functorch_config.unlift_effect_tokens:
         t.unlift_tokens(gm, metadata, config)
         last = gm.graph.output_node()
-        last.meta["desc"] = last.meta["desc"][tokens:]  # which it leaves as they were
+        last.meta["desc"] = last.meta["desc"][tokens:]  # unlift_tokens leaves the descriptors as they were
         inputs = inputs[tokens:]
     return gm, list(inputs)
 
@@ -532,7 +536,7 @@ _STREAM_STEPS = (
     "sync_deallocations",
     "wrap_all_sync_nodes_with_control_deps",
 )
-"""What a joint graph with streams of its own goes through, in this order, as far as this torch has it."""
+"""Torch's passes over a joint graph that uses streams, in order; those that this torch lacks are skipped."""
 
 
 def _prepared(
@@ -553,7 +557,7 @@ def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any)
 
 
 def _order_streams(gm: Any, metadata: Any, *, joint: bool) -> None:
-    """Streams and their waits as AOTAutograd places them. Graphs of one stream are left as they are."""
+    """Places streams and their waits as AOTAutograd does. Graphs of one stream are left as they are."""
     for name in _STREAM_STEPS if joint else ("assign_epilogue_copy_streams", "wrap_all_sync_nodes_with_control_deps"):
         t.optional(name, lambda _: None)(gm)
     t.optional("populate_fw_metadata_with_stream_indices", lambda *_: None)(gm, metadata)

@@ -1,9 +1,9 @@
 # pyright: basic
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
-What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line
-and module alone. Its value is computed again, on the fake inputs and with the symbols of that graph. Runs the text, so
-only the child of `import` uses it.
+A node keeps the metadata recorded under its name in the original graph; with another operator it keeps source line and
+module alone. Its value is computed again, on the fake inputs and with the symbols of that graph. Runs the text, so only
+the child of `import` uses it.
 
 For example: `save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))`.
 """
@@ -49,7 +49,7 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     with _reporting_lines(source, text):
         tree = syntax.parsed(text)
         tracer = _Tracer(source, tree, full)
-        # beside its file it finds stored tensors
+        # the program looks for stored tensors beside its `__file__`
         names = {"__name__": "graph", "__file__": str(saved.program_path), CALL: tracer.call}
         exec(compile(_Calls().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
@@ -70,8 +70,8 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
 
 
 def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
-    """Writes the case: the remaining inputs stay as recorded, so that synthesised values come out the same; returns how
-    many there are."""
+    """Writes the case. Its inputs stay as recorded, so that their synthesised values are the same; returns how many
+    there are."""
     with TemporaryDirectory() as folder:
         store = TensorStore(Path(folder) / "tensors")
         record = describe(module, like=saved.record, stage=None, compile_kwargs=None, ambient=None, sink=store)
@@ -86,8 +86,8 @@ def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
 
 
 class _Calls(ast.NodeTransformer):
-    """Makes a node of every call of torch's in a forward: fx sees by itself only those with an argument that it
-    traces."""
+    """Makes a node of every call of a torch function in `forward`: fx by itself records only calls with a traced
+    argument."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -138,7 +138,7 @@ class _Tracer(fx.Tracer):
         for node in traced.graph.nodes:
             if (line := self.lines.get(node.name, 0)) in self.variables and node.op != "output":
                 other = named.get(line) or node
-                other.name, node.name = node.name, other.name  # of several calls in a line the last is what it sets
+                other.name, node.name = node.name, other.name  # the last of several calls in a line sets the variable
                 named[line] = node
         traced.recompile()
         return traced

@@ -1,13 +1,13 @@
 # pyright: basic
-"""The child that opens a file that runs: python -m ...import_child FILE CASE TOLD LIKE MODULE...
+"""The child process that opens a file whose code may run: python -m ...import_child FILE CASE TOLD LIKE MODULE...
 
 The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an
 edited graph.py of (see `edited`); empty for another tool's file.
 
-A script runs as `__main__` up to the call of torch's `run_repro`, which is replaced by ours, which receives the module,
-the inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
-trace); sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and
-exits with 2.
+A script runs as `__main__` up to the call of torch's `run_repro`. Our function in its place receives the module, the
+inputs' reader and the settings; nothing is compiled. The graph keeps the nodes as they are written (symbolic trace);
+sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and exits with
+2.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NothingToImportError(Exception):
 
 
 class ScriptStopped(BaseException):
-    """Raised in a script once it has said what it would run. Not an Exception: scripts catch those."""
+    """Raised in a script to stop it once its program is known. Not an Exception: scripts catch those."""
 
     def __init__(
         self, kind: str, module: Any, inputs: list[Any], stage: str, notes: list[str], roles: Sequence[Any] = ()
@@ -128,7 +128,8 @@ def _taking(kind: str, make: Callable[..., tuple[Any, str]]) -> Callable[..., No
 
 
 def _inputs(load_args: Any, save_dir: str | None) -> tuple[list[Any], list[str]]:
-    """The script's own inputs where they lie beside it, else what its reader draws."""
+    """Returns (inputs, notes): the script's own values where they lie beside it, else the random numbers of its
+    reader."""
     torch.manual_seed(0)
     reader = t.InputReader(save_dir=save_dir)
     load_args(reader)
@@ -192,7 +193,7 @@ def _no_python(source: Path, error: Exception) -> str:
 
 
 def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
-    """The nodes as they are written, each with a fake value."""
+    """The symbolic trace of the module: the nodes as they are written, each with a fake value."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     module = fx.symbolic_trace(mod)

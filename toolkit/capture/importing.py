@@ -31,8 +31,8 @@ _ALONE = "run it by itself to see why: python {}"
 
 @dataclass
 class Imported:
-    """What was made of a file: the case folder, what the file was, the stage at which the graph enters, notes for the
-    reader."""
+    """The result of an import: the case folder, the kind of the file, the stage at which the graph enters, notes for
+    the reader."""
 
     path: str
     kind: str
@@ -45,9 +45,9 @@ class Imported:
 def import_file(
     path: Path, out: Path, *, trust: bool, imports: Sequence[str] = (), like: SavedGraph | None = None
 ) -> Imported:
-    """Makes a case folder `out` of a file, after importing `imports`. `like`: the graph of which it is the graph.py,
-    edited. Raises UsageError for what it does not know, is not trusted, exists, cannot be written, or holds no
-    graph."""
+    """Writes the graph in a file as case folder `out`, after importing the modules `imports`. `like`: the graph whose
+    edited graph.py the file is. Raises UsageError for a file of unknown kind, that is not trusted or holds no graph,
+    and for an `out` that exists or cannot be written."""
     if not path.is_file():
         raise CannotImportError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:

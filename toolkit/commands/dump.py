@@ -138,8 +138,8 @@ def _print_closing(run: RunWriter, words: list[str], code: int, seen: Path | Non
 
 
 def _locate_nan(path: Path) -> None:
-    """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on
-    it."""
+    """Runs in eager the graph in which `--when nan` first saw a NaN, to say where the NaN comes from; keeps the answer
+    as the graph's verdict."""
     run = open_run(path)
     places = ((event.process, event.graph) for event in why.first_found(run.processes) if event.what == "nan")
     at = next(places, None)

@@ -56,7 +56,7 @@ class KernelRequest(NamedTuple):
 
     @property
     def how(self) -> How:
-        """What an interpretation takes."""
+        """How kernels are interpreted: seed, time limit, imports."""
         return How(self.seed, limit_s=self.limit_s, imports=self.imports)
 
 
@@ -172,7 +172,8 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
 
 
 def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkServer, scratch: Path) -> UsageError:
-    """The list of kernels there are, by a run that saves all of them; the empty folder is taken away."""
+    """The error that lists the kernels of the graph, known by saving the launches of all of them; removes the empty
+    output folder."""
     import shutil
 
     if asked.save is not None:
@@ -182,7 +183,8 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
 
 
 def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
-    """The GPU here. Raises where there is none, or another one than the target."""
+    """The properties of the GPU here. Raises DeviceMissingError where there is none, BadValueError where it is not the
+    target."""
     hardware = asking.gpu(children)
     if not hardware:
         raise DeviceMissingError(

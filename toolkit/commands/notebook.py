@@ -1,5 +1,5 @@
-"""Notebooks: `%load_ext graphdbg`, then `%%graphdbg [-o RUN] ...` records what a cell compiles; what is shown of
-verdicts.
+"""Notebooks: `%load_ext graphdbg`, then `%%graphdbg [-o RUN] ...` records what a cell compiles. Also: how notebooks
+show verdicts.
 
 The cell itself runs as it would without us: its first line begins the recording, which ends with the cell. Imports no
 torch, and IPython only where it is running.

@@ -26,7 +26,7 @@ from ..verdicts.verdict import remember
 
 
 class WithCommand(click.Command):
-    """Keeps the words after `--` apart (`command_of`): they are those of a command, whatever they look like."""
+    """Keeps the words after `--` apart for `command_of`: they are a command's, also where they look like options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -42,7 +42,7 @@ def command_of(ctx: click.Context) -> list[str] | None:
 
 
 class RungName(click.Choice[str]):
-    """The name of a rung; of a backend of torch's it says which rung comes nearest."""
+    """The name of a rung. Where it is the name of a torch backend instead, the error names the nearest rung."""
 
     def __init__(self) -> None:
         super().__init__(NAMES)
@@ -78,8 +78,8 @@ device_option = click.option("--device", metavar="DEVICE", help="Move graph and 
 
 
 def limit_option(help: str, default: float | None = 600.0) -> Declared:
-    """`--limit`, the seconds of one child, which the command gets as `limit_s`; a line on stderr now and then while it
-    waits."""
+    """Adds `--limit`, the seconds that one child may take, as `limit_s`. While the command waits, it prints a line on
+    stderr now and then."""
 
     def declared(command: Callable[..., Any]) -> Callable[..., Any]:
         @seconds_option("--limit", "limit_s", help=help, default=default)

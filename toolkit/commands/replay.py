@@ -187,7 +187,7 @@ _STAGE = (
 
 
 def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, float]:
-    """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the
+    """Sort key: failing graphs first, by verdict, stage and size of the error; then graphs that differ from the
     recording; then the rest.
     """
     saved, outcome = judged
@@ -226,14 +226,14 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def _beside(outcome: Outcome) -> list[tuple[str, str]]:
-    """The rows about memory and NaN, where there is something to say of them."""
+    """The rows about memory and NaN, where the outcome has any."""
     needed = memory_needed(outcome.needed_bytes, outcome.eager_bytes) if outcome.needed_bytes else ""
     said = [("memory", needed), ("nan", whose_nan(outcome.rung, outcome.nan, outcome.eager_nan))]
     return [row for row in said if row[1]]
 
 
 def _show_at(saved: SavedGraph, node: str, rung: str, how: How, check: str, as_json: bool) -> int:
-    """Prints what is at the node, and gives the prompt where a person sits at both ends; returns the exit code."""
+    """Prints the values at a node, and opens a prompt where stdin and stdout are terminals; returns the exit code."""
     from ..node_values.at_node import AtNode, at_node, lines
 
     graph = address(saved)

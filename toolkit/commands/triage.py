@@ -36,7 +36,7 @@ _SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "
 
 
 class _Command(WithCommand):
-    """Refuses a script that stands there without `--`."""
+    """Refuses a script that is given without `--` before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" not in args and (at := self._first_name(args)) < len(args):
@@ -139,7 +139,7 @@ def triage(
       crash       every graph: what failed first; how the processes ended
       ranks       the first graph in which ranks differ, then every graph
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is said
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is reported
     script = command_of(ctx)
     if script is not None:
         why = "a command was given"
@@ -195,7 +195,7 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
 
 
 def _how(options: dict[str, Any]) -> dict[str, Any]:
-    """What the ladder of a graph and those of a run are climbed with."""
+    """The options that triage of a graph and triage of a run have in common."""
     from ..triage.ladder import DEFAULT_LIMIT_S
 
     plain = {name: options[name] for name in ("seed", "device", "imports", "workaround")}
@@ -267,8 +267,8 @@ def _end(
 
 
 def run_table(triaged: RunTriage) -> str:
-    """The graphs in the order in which to look at them; without the columns in which nothing is known of any. What is
-    said of several graphs is said at the first."""
+    """The table of a run's graphs, in the order in which to look at them. Columns that are empty for all graphs are
+    left out; a reason that several graphs share is printed at the first."""
     columns = [Column("id", style="bold"), *_JUDGED, Column("fidelity", expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
     first = dict[str, str]()
@@ -330,13 +330,13 @@ def closing(summary: str, verdict: Verdict) -> str:
 
 
 def ladder_table(triaged: Triage) -> str:
-    """The rows as a table."""
+    """The rows of a ladder as a table, and below it the notes that all rows have."""
     columns, cells, common = ladder_cells(triaged)
     return "\n".join([render(columns, cells, terminal=on_terminal()), *(f"note: {note}" for note in common)])
 
 
 def ladder_cells(triaged: Triage) -> tuple[list[Column], list[tuple[str, ...]], list[str]]:
-    """The columns and the cells of that table, and the notes that all its rows have."""
+    """The columns and the cells of a ladder's table, and the notes that all its rows have."""
     columns = [Column("rung", style="bold"), *_JUDGED, Column("peak", right=True, expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
     run = [row for row in triaged.rows if row.notes]

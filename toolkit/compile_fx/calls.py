@@ -1,17 +1,17 @@
-"""The stages around the loaded code, up to what is called.
+"""The stages after loading: from loaded code to the callable.
 
-Align says which inputs must start on 16 bytes (the copy itself is put on behind cudagraphs, as in stock). Where CUDA
+Align decides which inputs must start on 16 bytes (the copy itself is added after cudagraphs, as in stock). Where CUDA
 graphs are asked for and possible, the call is recorded and replayed; where not, the report says why: torch's reason
-without its stacks, with the input's name and the user's line; an unknown reason in torch's words. The order of what is
-asked is stock's: the user's partition wrapper, the policy, what lowering found, torch's bisector, what the compiled
-graph says of itself. A forward that is not recorded turns its backward's off, too.
+without its stacks, with the input's name and the user's line; an unknown reason in torch's words. The checks have
+stock's order: the user's partition wrapper, the policy, lowering's reason, torch's bisector, the reasons in the
+compiled graph. A forward that is not recorded turns recording off for its backward, too.
 
-The operators, tags and the mask rule of `unfit_nodes` are those by which Inductor decides where it splits a graph; what
-runs on the CPU it splits off, too.
+The operators, tags and the mask rule of `unfit_nodes` are those by which Inductor decides where it splits a graph;
+nodes that run on the CPU are split off, too.
 
-Around them, whether or not they run, and in stock's order: the strides of the outputs go to whoever traces, CUDA graphs
-are put on, inputs are realigned where nothing was recorded (a recording has aligned inputs of its own), then the whole
-is made one operator where that is set. Not saved in any cache.
+`last_stages` keeps stock's order, whether or not the stages run: it gives the strides of the outputs to the tracing
+context, puts CUDA graphs on, realigns inputs where nothing was recorded (a recording has aligned inputs of its own),
+and makes the call one operator where that is set. Nothing of this is saved in a cache.
 
 Graphs from AOTAutograd's cache go through align and cudagraphs as well, though no inner compiler was called for them:
 torch finishes such a graph by a method of the graph, in the thread that compiles. During a compile of this package that
@@ -41,7 +41,8 @@ from .stage import Aligned, InnerOptions, Work
 
 
 def align(work: Work, compiled: t.OutputCode) -> Aligned:
-    """Says which inputs are looked at in each call, by whom."""
+    """Decides which inputs each call checks for alignment, and notes whether generated code or the wrapper around it
+    does so."""
     names = names_for(work)
     work.notes.extend(described(work.inputs, names))
     if not isinstance(compiled, t.CompiledFxGraph):
@@ -76,7 +77,7 @@ _NOT_ASKED = "not asked for (triton.cudagraphs)"
 
 
 def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> bool:
-    """Puts recording on the compiled graph and returns True, or says why not."""
+    """Puts recording on the compiled graph and returns True; else notes why not and returns False."""
     if not isinstance(compiled, t.CompiledFxGraph):
         work.notes.append("not used: code ahead of time is not recorded")
     elif (wrapper := customized_wrapper()) is not None:
@@ -96,8 +97,8 @@ def cudagraphs(work: Work, options: InnerOptions, compiled: t.OutputCode) -> boo
 
 
 def _refused(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> str | None:
-    """Why nothing is recorded, in a sentence; None when it can be. Turns off what the forward and the backward
-    share."""
+    """Why nothing is recorded, in a sentence; None where the call can be recorded. A refusal turns off the box that
+    forward and backward share."""
     box = options.arguments["cudagraphs"]
     policy = getattr(t.inductor_config, "cudagraph_policy", None)
     if policy is not None and not policy.should_wrap(compiled):
@@ -158,7 +159,8 @@ def _put_on(work: Work, options: InnerOptions, compiled: t.CompiledFxGraph) -> N
 
 
 def _written(facts: CallFacts) -> list[str]:
-    """Inputs for which torch's trees do not record a call: what they would write to is not theirs, and not static."""
+    """Sentences about inputs that are written to and are not static: torch's trees do not record a call for them unless
+    another recording made them."""
     places = [index for index in facts.mutated if index not in facts.static]
     lines = [user_frame(facts.placeholders[index].mutating_use_stack_trace or "")[0] for index in places]
     return [
@@ -195,8 +197,8 @@ def sentence(
     inputs: Sequence[Any] = (),
     devices: Collection[str] = ("cuda",),
 ) -> str:
-    """One of torch's reasons. `mutated` are the inputs that are written to and may not be; `devices` are those of the
-    graph."""
+    """One of torch's reasons, as a sentence. `mutated` are the inputs that are written to and may not be; `devices` are
+    those of the graph."""
     text = reason
     while (shorter := _PREFIX.sub("", text)) != text:
         text = shorter
@@ -222,13 +224,14 @@ def sentence(
 
 
 def keep(box: Any, reason: str) -> None:
-    """Notes on what a forward and its backward share why the forward is not recorded."""
+    """Notes, on the box that a forward and its backward share, why the forward is not recorded."""
     if hasattr(box, "value"):
         setattr(box, _KEPT, reason)
 
 
 def of_forward(box: Any) -> str:
-    """Why the forward is not recorded, as `keep` noted it; empty when it is, or was never asked to be."""
+    """Why the forward is not recorded, as `keep` noted it; empty where it is recorded, or recording was not asked
+    for."""
     return getattr(box, _KEPT, "")
 
 
@@ -248,7 +251,8 @@ class Unfit(NamedTuple):
 
 
 def unfit_nodes(gm: Any, *, with_cpu: bool = True) -> list[Unfit]:
-    """All such nodes in order, none of what is no graph; without those that run on the CPU if `with_cpu` is False."""
+    """All unfit nodes in order, [] where `gm` has no graph; without those that run on the CPU if `with_cpu` is
+    False."""
     calls = [node for node in gm.graph.nodes if node.op == "call_function"] if hasattr(gm, "graph") else []
     return [
         Unfit(node.name, str(node.target), user_frame(node.meta.get("stack_trace") or "")[0], why)
@@ -290,7 +294,7 @@ def _values(node: Any) -> list[Any]:
 
 
 def customized_wrapper() -> Callable[..., Any] | None:
-    """What the user set by `set_customized_partition_wrappers`, where graphs are partitioned."""
+    """The wrapper that the user set by `set_customized_partition_wrappers`, where graphs are partitioned; else None."""
     return t.customized_partition_wrapper.wrapper if t.inductor_config.graph_partition else None
 
 
@@ -300,7 +304,7 @@ def wraps_itself(compiled: Any) -> bool:
 
 
 def last_stages(work: Work, options: InnerOptions, pipeline: Pipeline) -> None:
-    """From loaded code to what is called."""
+    """Runs the stages from loaded code to the callable."""
     if isinstance(work.compiled, t.CompiledFxGraph) and not wraps_itself(work.compiled):
         t.set_tracing_context_output_strides(work.inputs, work.compiled)  # AOTAutograd compiles the backward for them
     pipeline.run("align", work)
@@ -356,12 +360,12 @@ def finished_by_us(pipeline: Pipeline) -> AbstractContextManager[None]:
 def _post_compile(usual: Function) -> Function:
     def post_compile(compiled: Any, inputs: Any, constants: Any, kwargs: Any) -> None:
         pipeline: Pipeline | None = _hooks.here
-        if pipeline is None or "graph_id" in kwargs:  # with it, a compiler of stock's calls, nested in one of ours
+        if pipeline is None or "graph_id" in kwargs:  # with graph_id: the call of a stock compiler, nested in ours
             usual(compiled, inputs, constants, kwargs)
             return
         part = part_named(kwargs["is_backward"], compiled.fx_kwargs.get("is_inference"))
         options = InnerOptions(kwargs, constants)
-        no_graph: Any = None  # that cache keeps none
+        no_graph: Any = None  # AOTAutograd's cache keeps none
         last_stages(Work(part, no_graph, inputs, options, compiled=compiled), options, pipeline)
 
     return post_compile

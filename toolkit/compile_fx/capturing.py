@@ -2,7 +2,7 @@
 
 They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. A region of
 invoke_subgraph may have a partitioner of its own, which torch looks up by its name: during a compile of this package
-the name resolves to its stages in this thread, and to torch's own everywhere else.
+the name resolves to this package's stages in this thread, and to torch's own everywhere else.
 
 Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
 buffers have now are kept beside it, since a run writes to them.
@@ -236,7 +236,7 @@ class Compilers:
             cudagraphs = extra.cudagraphs if override is None else t.BoxedBool(override)
             partitioned = getattr(extra, "forward_is_partitioned", None)
             if partitioned is not None and partitioned.value:
-                # what a split forward saves between its recordings does not stay where it is
+                # values that a split forward saves between its recordings do not stay in place
                 static: Sequence[int] = t.get_static_bw_input_idxs(gm)
             else:
                 static = list(range(t.count_tangents(gm)))
@@ -246,8 +246,8 @@ class Compilers:
             return self.compile_inner(gm, inputs, static, cudagraphs=cudagraphs, is_backward=True)
 
     def compile_inner(self, gm: Any, inputs: Sequence[Any], static: Sequence[int], **options: Any) -> Any:
-        """What the inner compiler makes, with what the graphs of this compile share. `static`: inputs that stay in
-        place. The order of the arguments is stock's: torch's caches keep it."""
+        """Calls the inner compiler with the arguments that all graphs of this compile share. `static`: inputs that stay
+        in place. The order of the arguments is stock's: torch's caches keep it."""
         given = {
             "static_input_idxs": static,
             "cudagraphs": self.extra.cudagraphs,
@@ -301,8 +301,8 @@ class Compilers:
 
 
 def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
-    """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values
-    behind."""
+    """Marks the model's own `count` outputs. In training, the outputs for mutated inputs come before them, and saved
+    values after them."""
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
@@ -315,7 +315,7 @@ def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
 
 
 def _annotated(cudagraphs: Any) -> contextlib.AbstractContextManager[None]:
-    """CUDA graphs that an annotation of the model turns on, where the configuration has them off."""
+    """A context in which an annotation of the model turns CUDA graphs on where the configuration has them off."""
     return t.optional("cudagraph_annotation_context", lambda _: contextlib.nullcontext())(cudagraphs)
 
 
@@ -330,7 +330,7 @@ def partitioned_by(partition: Partition) -> AbstractContextManager[None]:
 def _routed(usual: Function) -> Function:
     def routed(gm: Any, joint_inputs: Any, **kwargs: Any) -> tuple[Any, Any]:
         partition: Partition | None = _hooks.here
-        # without the override it is a whole graph of stock's: ours are given their partitioner
+        # without the override it is a whole graph that stock compiles: our compiles pass their partitioner
         if partition is None or "partitioner_fn_override" not in kwargs:
             return usual(gm, joint_inputs, **kwargs)
         return partition(gm, joint_inputs, **kwargs)
@@ -381,7 +381,7 @@ def capture_settings() -> contextlib.AbstractContextManager[None]:
 
 
 def _give_constants_values(gm: Any, fake_mode: Any) -> None:
-    """Constants that export kept as attributes have no fake value yet."""
+    """Gives a fake value to each constant that export kept as an attribute."""
     for node in gm.graph.find_nodes(op="get_attr"):
         if "val" in node.meta:
             continue

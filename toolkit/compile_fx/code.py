@@ -81,8 +81,8 @@ def _constants_first(work: Work, common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def following(gm: Any, first: Callable[[Any], bool]) -> set[Any]:
-    """The nodes for which `first` is true, and what follows from them: torch loses a constant made from one that is
-    left out."""
+    """The nodes for which `first` is true, and all nodes that depend on them: torch loses a constant made from one that
+    is left out."""
     nodes: set[Any] = set()
     for node in gm.graph.nodes:
         if first(node) or not nodes.isdisjoint(node.all_input_nodes):
@@ -188,7 +188,7 @@ def _module(lowering: t.GraphLowering, wrapper: Any) -> Any:
 
 
 def _library(lowered: Lowered, coded: Coded) -> tuple[Any, list[str]]:
-    """What torch builds, and notes on how it was linked."""
+    """Builds a library ahead of time; returns torch's result, and notes on how it was linked."""
     lowering = lowered.graph
     parts = [part for part in (lowering, lowered.constants) if part is not None]
     serialized = lowering.extern_node_serializer(t.V.extern_kernel_nodes) if t.V.extern_kernel_nodes else None
@@ -209,7 +209,7 @@ def _library(lowered: Lowered, coded: Coded) -> tuple[Any, list[str]]:
 
 
 def _toolkit_named() -> contextlib.AbstractContextManager[Any]:
-    """With the CUDA toolkit's folder in the environment: torch links its stub of the driver only if it is there."""
+    """Sets CUDA_HOME for the block where it is not set: torch links the toolkit's stub of the driver only if it is."""
     folder = None
     if "CUDA_HOME" not in os.environ and "CUDA_PATH" not in os.environ and torch.cuda.is_available():
         from torch.utils.cpp_extension import CUDA_HOME as folder
@@ -242,7 +242,7 @@ _CLOCKS = {
     "reload_kernel_in_parent": "Triton load",
     "PyCodeCache.load_by_key_path": "Python load, kernels included",
 }
-"""Torch's names of what it times while code is loaded -> ours. Kernels that a pool compiles are seen as waiting."""
+"""Torch's timers that run while code is loaded -> our names for them. Kernels that a pool compiles show as waiting."""
 
 
 def _clocks() -> dict[str, tuple[int, float]]:
@@ -275,8 +275,8 @@ def _provenance() -> tuple[str | None, str | None]:
 
 
 def _log_code(lowering: t.GraphLowering, number: int | None) -> None:
-    """Bytes moved, elements and estimated run times by scheduler node (TORCH_LOGS=inductor_metrics), also added to
-    Inductor's metrics; who runs which graph. Nothing is computed while the log is off."""
+    """Logs and adds to Inductor's metrics the bytes moved, elements and estimated run times by scheduler node
+    (TORCH_LOGS=inductor_metrics); nothing is computed while the log is off. Notes the compile id of graph `number`."""
     log = t.inductor_metrics_log
     if log.isEnabledFor(logging.INFO):
         moved, elements, runtimes = lowering.count_bytes()
@@ -291,7 +291,8 @@ def _log_code(lowering: t.GraphLowering, number: int | None) -> None:
 
 
 def _refuse_cudagraphs(work: Work, lowering: t.GraphLowering) -> None:
-    """Why the graph as a whole cannot be recorded, unless it is split around what cannot."""
+    """Sets the lowering's reason why CUDA graphs cannot record the graph. Nodes and symbolic shapes are no reason where
+    the graph is partitioned."""
     if not t.inductor_config.graph_partition and not lowering.disable_cudagraphs_reason:
         reason = ""
         if t.inductor_config.triton.cudagraph_skip_dynamic_graphs and t.any_is_symbolic(*work.inputs):

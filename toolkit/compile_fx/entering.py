@@ -1,4 +1,4 @@
-"""The ways into the path: `compile_fx`, torch.compile's backend, a saved graph, a package ahead of time.
+"""The entry points of the compile path: `compile_fx`, torch.compile's backend, a saved graph, a package ahead of time.
 
 `enter` compiles a saved graph from the stage at which it was recorded, with the recorded arguments; what lies before
 that stage is not run again: a forward graph starts at post_grad, a joint graph at joint, a post-grad graph at lower.
@@ -100,7 +100,8 @@ def _refuse_beside(pipeline: Pipeline | None, given: str, why: str) -> None:
 
 
 def _Table(table: dict[Any, Callable[..., Any]]) -> Callable[[], Any]:
-    """A table behind a call. Torch's own holder where there is one: the call is part of the cache's key."""
+    """A function that returns the decomposition table; torch's own holder where this torch has one, because the
+    function is part of the cache key."""
     holder = t.optional("ConstantDecompTable")
     return holder(table) if holder is not None else lambda: table
 
@@ -122,10 +123,11 @@ def _configured(gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], main:
 
 
 def _wrapped(gm: Any, inputs: Sequence[Any], compile_graph: _CompileGraph, compile_main: _CompileGraph) -> Any:
-    """Compiles with `compile_main`; `compile_graph` is called with what Inductor takes in place of a graph that it does
-    not.
+    """Compiles with `compile_main`, or first turns the graph into one that Inductor takes and calls `compile_graph`
+    with that.
 
-    That is a graph without a tuple of outputs, one of export with pytrees in its code, or one for nested inputs.
+    Turned so are a graph that does not return a tuple, one of export with pytrees in its code, and one for nested
+    inputs.
     """
     if not t.graph_returns_tuple(gm):
         return t.make_graph_return_tuple(gm, inputs, compile_graph)
@@ -139,7 +141,8 @@ def _wrapped(gm: Any, inputs: Sequence[Any], compile_graph: _CompileGraph, compi
 def _with_other_wrapper(
     gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], compile_graph: Callable[..., Any]
 ) -> Any:
-    """A wrapper in C++, or as a graph: no script objects but fake ones, and Triton kernels that can be kept."""
+    """Compiles with a wrapper in C++ or as an FX graph, under torch's settings for it; script objects are replaced by
+    fake ones."""
     wrappers = {"cpp_wrapper": t.inductor_config.cpp_wrapper, "fx_wrapper": t.inductor_config.fx_wrapper}
     with t.inductor_config.patch(t.get_cpp_wrapper_config()), t.V.set_real_inputs(inputs):
         given = _traced_inputs(gm, inputs) if isinstance(gm, fx.GraphModule) else inputs
@@ -164,7 +167,7 @@ def _main(
     gm: Any,
     inputs: Sequence[Any],
 ) -> Any:
-    """Everything behind the wrappers: a graph that returns a tuple, flat inputs."""
+    """Compiles a graph that returns a tuple and takes flat inputs: all that comes after the wrapping."""
     with (
         t.use_lazy_graph_module(t.dynamo_config.use_lazy_graph_module),
         t.enable_python_dispatcher(),
@@ -248,7 +251,7 @@ def compile_graph(
 
 
 def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
-    """Compiles a graph that it may change; returns what takes the flat inputs, an Unfinished where the pipeline
+    """Compiles a graph, which it may change; returns a callable of the flat inputs, or an Unfinished where the pipeline
     stops."""
 
     def run(stage: str, work: Work, mode: Any) -> Work:
@@ -411,7 +414,7 @@ def _returning_flat(gm: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """fx keeps lists and dictionaries of its own in a node's arguments; a package returns Python's."""
+    """Replaces the lists and dictionaries that fx keeps in a node's arguments by Python's, which a package returns."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -420,7 +423,7 @@ def _plain(value: Any) -> Any:
 
 
 def _drop_guards(gm: Any) -> None:
-    """Export may put its checks of the inputs into the graph; they look at inputs that a library is not given."""
+    """Removes the input checks that export may put into the graph: they look at inputs that a library is not given."""
     if hasattr(gm, "_guards_fn"):
         for node in gm.graph.find_nodes(op="call_module", target="_guards_fn"):
             gm.graph.erase_node(node)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def pre_grad(work: Work) -> GraphModule:
-    """The graph behind the pre-grad passes."""
+    """The graph after the pre-grad passes."""
     gm = work.gm
     number = id(gm.graph)  # an artifact of the trace names the graph by it, and provenance joins by it
     trace_text("before_pre_grad_graph", lambda: f"{text_of(gm)}\n\n # graph id: {number}")
@@ -45,8 +45,8 @@ def pre_grad(work: Work) -> GraphModule:
 
 
 def capture(work: Work, options: CaptureOptions) -> Any:
-    """What AOTAutograd makes, a callable: the stages behind this one run inside it. Ahead of time `work.gm` is replaced
-    by the captured graph."""
+    """Calls AOTAutograd, inside which the later stages run, and returns its callable. Ahead of time `work.gm` is
+    replaced by the captured graph."""
     if options.export is not None:
         return options.export(work)
     hits = t.counters["aot_autograd"]["autograd_cache_hit"]
@@ -58,7 +58,7 @@ def capture(work: Work, options: CaptureOptions) -> Any:
 
 
 def joint(work: Work, options: JointOptions) -> GraphModule:
-    """The graph behind the joint passes. Patterns are traced on the device of the inputs."""
+    """The graph after the joint passes. Patterns are traced on the device of the inputs."""
     devices = t.get_inputs_devices(work.inputs, work.gm)
     with t.dynamo_timed(
         "_recursive_joint_graph_passes", log_pt2_compile_event=True, dynamo_compile_column_us="joint_graph_pass_time_us"
@@ -70,7 +70,7 @@ def joint(work: Work, options: JointOptions) -> GraphModule:
 
 
 def partition(work: Work, options: JointOptions) -> tuple[GraphModule, GraphModule]:
-    """Forward and backward."""
+    """Splits a joint graph into forward and backward."""
     from functorch.compile import min_cut_rematerialization_partition
 
     partition = t.inductor_config.custom_partitioner_fn or min_cut_rematerialization_partition
@@ -90,8 +90,8 @@ def post_grad(work: Work, options: InnerOptions) -> Prepared:
 
 
 def prepare(work: Work, options: InnerOptions, *, passes: bool = True) -> Prepared:
-    """What lowering needs of a graph whether or not the passes run: sizes, reshapes, fake values, strides of the
-    outputs; and what torch's caches keep of it: its code after the passes, its provenance."""
+    """Computes what lowering needs, with or without the passes: sizes, reshapes, fake values, output strides; and what
+    torch's caches keep: the code after the passes, provenance."""
     gm, inputs = work.gm, work.inputs
     before = t.counters["inductor"].copy()
     if t.is_tf32_warning_applicable(gm):
@@ -178,7 +178,7 @@ def _post_grad(gm: Any, *, is_inference: bool, path: str = "") -> Any:
 
 
 def _on_bodies(gm: Any, path: str, run: Callable[[Any, str], Any], names: Sequence[str] | None = None) -> None:
-    """Puts what `run` makes of them in place of the graphs inside a graph: all, or those of these names."""
+    """Replaces the graphs inside a graph, all or those in `names`, by the results of `run`."""
     for name in list(t.subgraph_names(gm)) if names is None else names:
         setattr(gm, name, run(getattr(gm, name), f"{path}.{name}" if path else name))
 

@@ -1,8 +1,8 @@
 """The inner compile: one ATen graph in, one boxed callable out, through post_grad .. cudagraphs.
 
-What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the
-same configuration gets the same code and the same cache key. Torch's experimental modes that compile in another process
-are refused.
+Does what Inductor's `compile_fx_inner` does, with the same order of contexts, counters and caches: the same graph under
+the same configuration gets the same code and the same cache key. Torch's experimental modes that compile in another
+process are refused.
 
 For example:
 
@@ -36,7 +36,7 @@ from .stage import InnerArguments, InnerOptions, Lowered, Work, reaches
 
 @contextlib.contextmanager
 def apart(pipeline: Pipeline) -> Iterator[None]:
-    """Without caches for a pipeline whose code may differ from stock."""
+    """Turns compile caches off for the block if the pipeline's code may differ from stock's."""
     if not pipeline.changes_code:
         yield
         return
@@ -204,7 +204,7 @@ def compile_inner(
     `Unfinished` where the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
     """
     pipeline = pipeline or Pipeline()
-    for name, value in _DEFAULTS.items():  # behind those that are given: the key of the cache has their order
+    for name, value in _DEFAULTS.items():  # after the given ones: the cache key has their order
         kwargs.setdefault(name, value)
     if t.fx_compile_mode.name != "NORMAL" or t.fx_compile_async or t.fx_compile_progressive:
         raise CannotCompileError(
@@ -372,7 +372,7 @@ def _log_products() -> None:
 
 
 def product_of(key: str) -> tuple[str, str, str, str, str]:
-    """Name, batch, m, n and k of a key of that counter; "?" where it has none.
+    """Name, batch, m, n and k from a key of torch's counter `aten_mm_info`; "?" where the key has none.
 
     >>> product_of("aten.bmm_2_3_4_5")
     ('aten.bmm', '2', '3', '4', '5')

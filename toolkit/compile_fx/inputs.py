@@ -4,10 +4,10 @@ Names are those of the graph (primals_3) and of the user's program (model.fc.wei
 sources and AOTAutograd's descriptors; an input that nothing more is known about has its placeholder's name. They are
 kept on the nodes, which are no part of a cache key.
 
-Elements share memory with each other inside one tensor (expanded, windows of as_strided), or between tensors. Such
-inputs cannot be written element by element in any order, and copies of two that overlap part them: CUDA graphs and
-alignment have to know. Decided exactly, as whether a sum of strides is zero, with a limit on the work: beyond it the
-answer is True. Reads sizes as integers (hints of symbolic ones), adds no guards, touches no memory.
+Elements of one tensor may share memory (expanded, windows of as_strided), or those of two tensors. Such inputs cannot
+be written element by element in any order, and copies of two that overlap no longer do: CUDA graphs and alignment have
+to know. Overlap is decided exactly, by whether a sum of strides can be zero, with a limit on the work; beyond the limit
+the answer is True. Reads sizes as integers (hints of symbolic ones), adds no guards, touches no memory.
 
 >>> [str(name) for name in names_of(gm)]
 ['primals_1', 'primals_2', 'primals_3', 'primals_4', 'primals_5']
@@ -75,8 +75,8 @@ def name_of(node: Any) -> InputName:
 
 
 def names_for(work: Any) -> list[InputName]:
-    """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA
-    graphs."""
+    """The names of a part's inputs; for a graph from AOTAutograd's cache, the placeholder names that torch keeps for
+    CUDA graphs."""
     kept = getattr(getattr(work.compiled, "cudagraph_info", None), "placeholders", None) or ()
     return names_of(work.gm) or [InputName(placeholder.name) for placeholder in kept]
 
@@ -103,14 +103,14 @@ def _from_dynamo(node: Any) -> str:
 
 
 _STEPS = 20_000
-"""Tried values before an overlap is taken for granted; layouts that occur need a few."""
+"""How many steps are tried before an overlap is assumed; layouts that occur need a few."""
 
 Term = tuple[int, int, int]
 """A stride in bytes and the least and greatest factor that it may have."""
 
 
 def expanded_dims(tensor: Any) -> list[int]:
-    """Dimensions along which every element is the same one: stride 0 and more than one of them. None in what is no
+    """Dimensions along which every element is the same one: stride 0 and more than one of them. [] for what is no
     tensor."""
     layout = _layout(tensor) if isinstance(tensor, torch.Tensor) else None
     return [] if layout is None else [d for d, (n, s) in enumerate(zip(*layout[:2], strict=True)) if s == 0 and n != 1]
@@ -139,7 +139,7 @@ def overlaps_itself(tensor: torch.Tensor, *, expanded: bool = True) -> bool:
     return any(_reaches([(stride, 1, most), *terms[at + 1 :]], 0) for at, (stride, _, most) in enumerate(terms))
 
 
-class Shared(NamedTuple):
+class SharedMemory(NamedTuple):
     """Two inputs, by index, that have memory in common: "the same memory", or they "overlap"."""
 
     first: int
@@ -147,15 +147,15 @@ class Shared(NamedTuple):
     how: str
 
 
-def shared(inputs: Sequence[Any]) -> list[Shared]:
-    """Which inputs have memory in common; fake tensors say so too. Views that lie beside each other in one storage have
+def shared(inputs: Sequence[Any]) -> list[SharedMemory]:
+    """The pairs of inputs, real or fake, that have memory in common. Views that lie side by side in one storage have
     none."""
     by_storage: dict[int, list[int]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and (storage := _storage_id(value)) is not None:
             by_storage.setdefault(storage, []).append(index)
     pairs = [pair for group in by_storage.values() if len(group) > 1 for pair in _near(group, inputs)]
-    return sorted(Shared(a, b, how) for a, b in pairs if (how := _how(inputs[a], inputs[b])))
+    return sorted(SharedMemory(a, b, how) for a, b in pairs if (how := _how(inputs[a], inputs[b])))
 
 
 def _near(group: list[int], inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
@@ -169,7 +169,7 @@ def _near(group: list[int], inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
 
 
 def _span(tensor: torch.Tensor) -> tuple[float, float]:
-    """The first byte and the one behind the last; everything where nobody knows."""
+    """The first byte of a tensor and the byte after its last; infinite where the layout is not known."""
     layout = _layout(tensor)
     if layout is None:
         return float("-inf"), float("inf")
@@ -207,8 +207,8 @@ def _how(left: torch.Tensor, right: torch.Tensor) -> str:
         return ""
     if first == second and left.dtype == right.dtype:
         return "the same memory"
-    # a byte of the one that is a byte of the other: offsets, indices and the byte within the element differ to the same
-    # sum
+    # a byte of both tensors: the differences of indices and of the byte within the element add up to the distance of
+    # the offsets
     terms: list[Term] = []
     for (sizes, strides, _), each, sign in ((first, left.dtype.itemsize, 1), (second, right.dtype.itemsize, -1)):
         steps = [*((size, stride * each) for size, stride in zip(sizes, strides, strict=True)), (each, 1)]
@@ -248,7 +248,7 @@ def _reaches(terms: list[Term], target: int) -> bool:
         if not least[at] <= left <= most[at] or (left % divisor[at] if divisor[at] else left):
             return False
         stride, low, high = ordered[at]
-        # what is left for the rest must lie within its reach: only a few factors do
+        # the remainder must be within reach of the remaining terms: only a few factors leave such a remainder
         ends = (left - most[at + 1], left - least[at + 1])
         lowest, highest = (ends[0], ends[1]) if stride > 0 else (ends[1], ends[0])
         low, high = max(low, -(-lowest // stride)), min(high, highest // stride)
@@ -275,8 +275,7 @@ def _text(values: Sequence[Any]) -> str:
 
 
 def _hint_of(value: Any) -> int | None:
-    """An integer, or the one that a symbolic one stood for when it was traced; None where there is none. No guard is
-    added."""
+    """A size as an integer, a symbolic one by its hint; None where it has none. No guard is added."""
     if not isinstance(value, torch.SymInt):
         return int(value)
     hint = value.node.hint
@@ -284,7 +283,7 @@ def _hint_of(value: Any) -> int | None:
 
 
 def _storage_id(tensor: torch.Tensor) -> int | None:
-    """What tensors on one storage have in common, fake ones too; None for those without a storage."""
+    """A key that is equal for tensors on one storage, also for fake ones; None for tensors without a storage."""
     try:
         return storage_key(tensor)
     except (NotImplementedError, RuntimeError):  # sparse, opaque

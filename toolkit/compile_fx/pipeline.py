@@ -34,8 +34,8 @@ class StageReport:
     """What one stage did to one part. `seconds` leaves out stages that ran inside it; `removed` and `added` count
     operators.
 
-    Behind lowering there is no graph any more: `took` and `made` say how much of what (64 "buffers", 19 "groups", 812
-    "lines").
+    From lowering on there is no graph any more: `took` and `produced` say how much of what (64 "buffers", 19 "groups",
+    812 "lines").
     """
 
     part: str
@@ -74,7 +74,7 @@ class Observer:
 
 
 class Stopped(BaseException):
-    """The next stage is behind `until`. A BaseException, so that no handler of compile errors takes it for one."""
+    """Raised before the first stage after `until`. A BaseException, so that no handler of compile errors catches it."""
 
 
 @dataclass
@@ -194,7 +194,8 @@ class Pipeline:
 
 
 def usual(name: str) -> Action:
-    """What a stage does where it is not replaced: its function, with what its row says it takes and gives."""
+    """The default action of a stage: calls its function with the fields that its row takes, and sets the field that it
+    gives."""
     stage = STAGES[name]
     function = getattr(import_module(f".{stage.home}", __package__), name)
 

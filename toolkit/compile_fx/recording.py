@@ -67,8 +67,8 @@ def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> 
 
 
 def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
-    """Without trees sizes are fixed, which adds guards; a forward tells its backward on which device it was
-    recorded."""
+    """Without trees, fixes symbolic sizes, which adds guards; a forward sets `forward_device`, by which its backward
+    knows the device of the recording."""
     if not t.inductor_config.triton.cudagraph_trees:
         for value in inputs:
             if isinstance(value, torch.SymInt):
@@ -96,7 +96,7 @@ def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
 
 
 def recording(call: Call, compiled: Any, facts: CallFacts, title: str, tell: Tell) -> Call:
-    """`call`, to be recorded at its first call with real inputs."""
+    """Wraps `call` so that it is recorded at its first call with real inputs."""
     device = _device(compiled)
 
     def unrecorded(inputs: list[Any], why: str) -> Call:
@@ -144,7 +144,7 @@ class CallFacts:
 
 
 def part_of(whole: CallFacts, partition: Any) -> CallFacts:
-    """The facts of one partition, of torch's GraphPartitionMap."""
+    """The facts of one partition, from torch's GraphPartitionMap."""
     inputs: list[int | None] = list(partition.input_index_mapping)
     between = [f"partition_{partition.id}_placeholder_{place}" for place in range(len(inputs))]
     # what torch's trees need for a value that one partition hands to another
@@ -161,7 +161,7 @@ def part_of(whole: CallFacts, partition: Any) -> CallFacts:
 
 
 def recorder(call: Call, compiled: Any, facts: CallFacts) -> Make:
-    """A function that makes a call of a tree from real inputs, for the compile in progress."""
+    """A function that records `call` in torch's trees from real inputs, under the id of the compile in progress."""
     compile_id, about = t.CompileContext.current_compile_id(), _for_torch(compiled, facts)
     return lambda inputs: t.cudagraphify_impl(call, inputs, facts.static, **about, compile_id=compile_id)
 
@@ -192,7 +192,8 @@ def telling_backward(call: Call, device_index: int) -> Call:
 
 
 def deferred(call: Call, make: Make) -> Call:
-    """`call` until it gets real inputs; from then on what `make` made of those, in each thread its own."""
+    """Wraps `call`: the first call with real inputs in a thread makes a recording by `make`, which that thread then
+    calls."""
     here = threading.local()
 
     def run(inputs: list[Any]) -> Any:
@@ -209,7 +210,7 @@ def deferred(call: Call, make: Make) -> Call:
 
 
 def by_integers(inputs: Sequence[Any], make: Make) -> Call:
-    """One recording for each value of the inputs that are integers: a recording keeps those that it was made with."""
+    """A callable with one recording for each combination of integer inputs, since a recording keeps its integers."""
     places = [index for index, value in enumerate(inputs) if isinstance(value, int)]
     if not places:
         return make(list(inputs))
@@ -233,7 +234,7 @@ _REFUSED = "the recorded CUDA graph cannot be replayed"
 
 
 def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
-    """The warm-up, in which kernels are chosen, and the recording, both beside the current stream of the device."""
+    """Warms up `call`, so that kernels are chosen, and records it, both on a side stream."""
     here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
     torch.cuda.synchronize()
     beside.wait_stream(here)
@@ -243,9 +244,8 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     here.wait_stream(beside)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    # Workspaces of matrix products are taken again while recording, from the recording's own memory: those of the
-    # warm-up
-    # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
+    # Workspaces of matrix products are allocated again while recording, from the recording's own memory: those of the
+    # warm-up are freed as soon as anybody clears them, as torch's trees do, and a replay would write to freed memory.
     _clear_workspaces()
     with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
         outputs = call(list(inputs))
@@ -298,7 +298,7 @@ class Recording:
         self.static = [index for index in tensors if index in static and not inputs[index].data_ptr() % BYTES]
         self.misaligned = [index for index in tensors if index in static and index not in self.static]
         kept = set(self.static)
-        self.targets = Targets([Target(inputs[index], index) for index in tensors if index not in kept], names)
+        self.targets = Targets([CallBuffer(inputs[index], index) for index in tensors if index not in kept], names)
         self.handed_back = [target for target in self.targets.all if target.index in mutated]
         self._places = [inputs[index].data_ptr() for index in self.static]
         places = list(inputs)
@@ -355,11 +355,11 @@ def _clear_workspaces() -> None:
         clear()
 
 
-class Target:
+class CallBuffer:
     """A buffer for one input, with the copies into it and back.
 
-    Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were:
-    element by element it would depend on the order.
+    Expanded dimensions are written once. Inputs with other overlaps are copied as memory, with their strides: an
+    element-wise copy would depend on the order.
     """
 
     def __init__(self, given: torch.Tensor, index: int) -> None:
@@ -390,7 +390,7 @@ class Target:
 class Targets:
     """All inputs that are copied in each call."""
 
-    def __init__(self, targets: Sequence[Target], names: Sequence[Any] = ()) -> None:
+    def __init__(self, targets: Sequence[CallBuffer], names: Sequence[Any] = ()) -> None:
         self.all = list(targets)
         self._names = names
         self._special = [target for target in self.all if not target.is_plain]

@@ -1,8 +1,8 @@
 """The stages of a compile: the one table, in their order, and what they hand on to each other.
 
-A stage is the function of its name in the module `home`. It takes the part that is compiled (`Work`) and, behind it,
-the fields of the part that its row names in `takes`; what it returns becomes the field `gives`. Part, options and what
-each stage makes are small records with torch's own types.
+A stage is the function of its name in the module `home`. It takes the part that is compiled (`Work`) and, after it, the
+fields of the part that its row names in `takes`; what it returns becomes the field `gives`. Part, options and what each
+stage makes are small records with torch's own types.
 
 `Pipeline.run` looks a stage up here, hands it what it takes and keeps what it gives. When each runs is torch's order:
 `entering` runs capture, which calls the stages of Dynamo's and of the joint graph (`capturing`); for each half `inner`
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. `part`: what is one graph to it: Dynamo's, the joint one (of inference: the whole one), or one half.
+    """One stage. `part`: the graph that it works on: Dynamo's, the joint one (of inference: the whole one), or one
+    half.
 
-    `calls`: what of torch does the work. `unit`: of what it makes, "" where that is no amount. `graphs`: stages of a
-    recording whose graphs have this one still before them, the nearest first. `needed`: why it cannot be skipped, None
-    where it can. `rewrites`: it turns a graph into a graph.
+    `calls`: the functions of torch that do the work. `unit`: the unit of its result, "" where that is not counted.
+    `graphs`: recorded stages whose graphs this stage still has to process, the nearest first. `needed`: why it cannot
+    be skipped, None where it can. `rewrites`: it turns a graph into a graph.
     """
 
     name: str
@@ -125,8 +126,8 @@ def first_stage(recorded: str, *, training_joint: bool = False) -> str:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """Of Dynamo's part: AOTAutograd's `arguments`; ahead of time `export`, which captures an inference graph for a
-    library. A hit of AOTAutograd's cache is noted in `caches`, the pipeline's."""
+    """Options of Dynamo's part: AOTAutograd's `arguments`; ahead of time `export`, which captures an inference graph
+    for a library. A hit of AOTAutograd's cache is noted in `caches`, the pipeline's."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     export: Callable[[Work], None] | None = None
@@ -135,8 +136,8 @@ class CaptureOptions:
 
 @dataclass(frozen=True)
 class JointOptions:
-    """Of a joint graph. `arguments` of the partitioner; `skip_invoke_subgraph`: graphs of invoke_subgraph have had the
-    passes already; `at_end`: freezing, which comes behind the passes and takes graph, inputs and notes."""
+    """Options of a joint graph. `arguments`: the partitioner's; `skip_invoke_subgraph`: graphs of invoke_subgraph have
+    had the passes already; `at_end`: freezing, which runs after the passes and takes graph, inputs and notes."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     skip_invoke_subgraph: bool = False
@@ -164,7 +165,7 @@ class InnerArguments(_InnerArguments, total=False):
 
 @dataclass(frozen=True)
 class InnerOptions:
-    """Of one half, or of an inference graph. `to_check`: inputs whose start has to be looked at in each call;
+    """Options of one half, or of an inference graph. `to_check`: inputs whose alignment each call has to check;
     `constants`: torch's, of the graph before its passes; `region`: the name that the user gave it; `open`: contexts
     that stay entered from lower to load."""
 
@@ -179,8 +180,8 @@ class InnerOptions:
 class Prepared:
     """A graph that can be lowered: with fake values, sizes and strides on its nodes.
 
-    `runnable` is torch's text of a script that compiles the graph, `text` the graph behind its passes: its caches keep
-    both. `counted`: Inductor's counters before, as a cache keeps what this compile added.
+    `runnable` is torch's text of a script that compiles the graph, `text` the graph after its passes; torch's caches
+    keep both. `counted`: Inductor's counters before the compile, because a cache keeps what this compile added.
     """
 
     fake_mode: t.FakeTensorMode
@@ -245,4 +246,4 @@ class Work:
     """A callable that takes one list; ahead of time with the path of the library."""
     aligned: Aligned | None = None
     recorded: bool = False
-    """Calls are recorded, and a recording sees to its inputs itself."""
+    """Whether calls are recorded as CUDA graphs; a recording then aligns its inputs itself."""

@@ -1,5 +1,5 @@
-"""What the debug compilers share: functorch's boxed convention, what a graph is called while it is compiled, and `nop`,
-which is no more than that.
+"""What the debug compilers share: functorch's boxed convention, the name of a graph while it is compiled, and `nop`,
+the compiler that adds nothing to these.
 
 A compiled graph takes one list of flat inputs and says so with `_boxed_call`. The list is left as it is, so that a
 debugging session can call the same graph again with the same list. Separate arguments are taken too, as Dynamo gives
@@ -101,7 +101,8 @@ def label(fx_g: fx.GraphModule, stage: str | None = None) -> Label:
 
 
 def stage_of(fx_g: fx.GraphModule) -> str:
-    """The stage by the look of the graph: AOTAutograd names tangents, and registered ops alone are behind Dynamo."""
+    """Guesses the stage from the graph: AOTAutograd names tangents, and only Dynamo's graphs call methods or
+    modules."""
     names = [node.name for node in fx_g.graph.nodes if node.op == "placeholder"]
     if any(name.startswith("tangents_") for name in names):
         saved = any(not name.startswith(("primals_", "tangents_")) for name in names)
@@ -120,7 +121,7 @@ def numbered(stem: Path, suffix: str) -> Iterator[Path]:
 
 
 def taken(what: str) -> ExistsAlreadyError:
-    """The error for a folder that is not written into."""
+    """The error for a folder that exists already."""
     return ExistsAlreadyError(what, "it is there already", "choose another name or delete it")
 
 

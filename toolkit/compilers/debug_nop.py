@@ -36,7 +36,7 @@ def debug_nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:
 
 
 def quiet(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:
-    """The same, never raising: the findings are in `.findings` of the callable, and in `collecting()`."""
+    """As `debug_nop`, but never raises: the findings are in `.findings` of the callable, and in `collecting()`."""
     return Checked(fx_g, raises=False, where=str(label(fx_g)))
 
 

@@ -1,11 +1,11 @@
 """`get_inputs`: inputs for a saved graph: stored ones as they were, the others synthesised from what was saved of them
 and a seed.
 
-Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
+Synthesised inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
 graph (RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype,
-device), or (int,) and (float,), in one list or two. A pickle is a program: it is read by an unpickler that knows the
-names that such a file holds and gives for each a value that does nothing. No class or function of the file's choice is
-ever called.
+device), or (int,) and (float,), in one list or two. A pickle is a program: it is read by an unpickler that knows only
+the names that such a file holds, and maps each to a stand-in that does nothing. No class or function that the file
+chooses is ever called.
 
 >>> inputs = get_inputs("myrun/0_0/forward", seed=0)
 >>> load_graph("myrun/0_0/forward").module()(*inputs)[0].shape
@@ -72,8 +72,8 @@ def _input_file(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-class Kind(NamedTuple):
-    """What stands for a type in the file; it cannot be called."""
+class TypeName(NamedTuple):
+    """A stand-in for a type that the file names; it cannot be called."""
 
     name: str
 
@@ -84,17 +84,17 @@ def _device(kind: Any, index: Any = None) -> str:
 
 
 _NAMES: dict[tuple[str, str], Any] = {
-    **{("builtins", name): Kind(name) for name in ("int", "float", "bool")},
-    ("torch", "Tensor"): Kind("tensor"),
-    ("torch._tensor", "Tensor"): Kind("tensor"),
-    ("torch.nn.parameter", "Parameter"): Kind("parameter"),
-    ("torch.nn.parameter", "Buffer"): Kind("tensor"),
-    ("torch._subclasses.fake_tensor", "FakeTensor"): Kind("tensor"),
-    ("torch._subclasses.functional_tensor", "FunctionalTensor"): Kind("tensor"),
+    **{("builtins", name): TypeName(name) for name in ("int", "float", "bool")},
+    ("torch", "Tensor"): TypeName("tensor"),
+    ("torch._tensor", "Tensor"): TypeName("tensor"),
+    ("torch.nn.parameter", "Parameter"): TypeName("parameter"),
+    ("torch.nn.parameter", "Buffer"): TypeName("tensor"),
+    ("torch._subclasses.fake_tensor", "FakeTensor"): TypeName("tensor"),
+    ("torch._subclasses.functional_tensor", "FunctionalTensor"): TypeName("tensor"),
     ("torch", "Size"): tuple,
     ("torch", "device"): _device,
 }
-"""(module, name) in the file -> what stands for it; dtypes stand for themselves."""
+"""(module, name) in the file -> its stand-in; dtypes stand for themselves."""
 
 
 class _MetadataUnpickler(pickle.Unpickler):
@@ -136,7 +136,7 @@ def _inputs(items: Any, seed: int, name: str, where: str) -> list[Any]:
 
 def _input(item: Any, seed: int, name: str, where: str) -> Any:
     where = f"{where}: {name}"
-    kind = item[0] if isinstance(item, tuple) and item and isinstance(item[0], Kind) else None
+    kind = item[0] if isinstance(item, tuple) and item and isinstance(item[0], TypeName) else None
     if kind is None or len(item) not in (1, 5):
         raise DamagedError(where, f"{str(item)[:80]} is not the metadata of an input")
     if len(item) == 1:

@@ -81,7 +81,7 @@ class GraphDumper:
         }
 
     def arrives(self, gm: fx.GraphModule) -> None:
-        """Takes note of what the inputs of a Dynamo graph are for; later stages know them by number only."""
+        """Records the roles of a Dynamo graph's inputs; later stages know the inputs by number only."""
         with self.session.guarded("roles of the inputs"):
             if (known := compile_id()) is not None:
                 self.session.roles[compile_name(known)] = roles.of_dynamo(gm)
@@ -196,7 +196,8 @@ class JointInputs:
         self.parts: dict[str, str] = {}
 
     def watch(self, stage: str, local: str, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-        """Takes note of the forward; returns the backward so that its first run completes the joint graph's inputs."""
+        """Notes the graph id of a part. Returns the forward as it is, the backward so that its first run completes the
+        joint graph's inputs."""
         self.parts[stage] = local
         if stage != "backward":
             return compiled

@@ -36,7 +36,7 @@ from .. import torch_private as t
 from ..live.execution import leaves, rebuilt
 from . import lazy_tracing
 from .boxed import Label, by_stage, label, numbered
-from .lazy_tracing import NotExtractedError, Traced, attributes_of, traced
+from .lazy_tracing import LazyTrace, NotExtractedError, attributes_of, traced
 from .scriptable import storage_size
 from .ts_compile import default_decompositions
 
@@ -44,7 +44,7 @@ KEPT = 64
 """Geometries of one graph that stay extracted; the oldest goes first."""
 
 _lock = threading.RLock()
-"""The counters that tell of fallbacks are the process's."""
+"""Held while a graph is extracted: the counters that report fallbacks are the process's."""
 
 
 class LazyGraph:
@@ -56,7 +56,7 @@ class LazyGraph:
         self, fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.PathLike[str] | None, stage: str | None = None
     ) -> None:
         self.__wrapped__ = fx_g
-        self._boxed_call = True  # of the instance: Dynamo's wrappers copy what is its own
+        self._boxed_call = True  # on the instance: Dynamo's wrappers copy an instance's attributes
         self.name = label(fx_g, stage)
         self.folder = Path(folder) if folder else None
         self.as_it_is = stage is not None
@@ -152,7 +152,7 @@ def _geometry(given: Sequence[Any]) -> tuple[Any, ...]:
             shared = first.setdefault(storage_size(value)[0], place)
             key.append((value.dtype, value.device, value.shape, value.stride(), value.storage_offset(), shared))
         else:
-            # of a float it is exact, and NaN equals itself; other tensors are refused
+            # the repr of a float is exact, and that of NaN equals itself; other tensors are refused
             key.append((type(value), repr(value)))
     return tuple(key)
 
@@ -167,7 +167,7 @@ def _save(folder: Path, name: Label, extraction: Extraction) -> None:
 
 
 @dataclass(frozen=True)
-class Output:
+class LazyOutput:
     """An output: the `place`-th of the results, inputs or outputs (`of`), as it is or in a geometry (size, stride,
     offset); or no tensor but the value `place` itself ("itself")."""
 
@@ -193,12 +193,12 @@ class Extraction:
     """A compiled graph. `sources`: for each of its inputs the place among the graph's inputs, or a constant."""
 
     key: bytes
-    """The lazy backend's hash of it; empty where nothing is computed."""
+    """The lazy backend's hash of the graph; empty where the graph computes nothing."""
     ir: str
     sources: list[int | torch.Tensor]
     updated: list[tuple[int, int]]
     """(result, the input that it is copied back to)."""
-    outputs: list[Output]
+    outputs: list[LazyOutput]
     container: Any
     """The lists, tuples and dictionaries that the outputs come back in."""
 
@@ -239,11 +239,11 @@ def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch
     given = [*inps, *attributes.values()]
     for value in given:
         _refuse(value)
-    with torch.random.fork_rng(devices=[]):  # the stand-ins are computed with, too
+    with torch.random.fork_rng(devices=[]):  # tracing computes on the stand-ins, and may draw random numbers
         trace = traced(gm, inps, attributes)
         storages = [storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
         if any(storages.count(storages[place]) > 1 for place in trace.changed):
-            # it is a copy for the lazy backend, so that another one in its memory would not see what is written
+            # the lazy backend copies each input, so that another input in the same memory would not see the write
             raise NotExtractedError("an input that the graph writes to shares its memory with another input")
         with torch.inference_mode(False), torch.no_grad(), t.modes_off():
             return _compiled(trace)
@@ -262,7 +262,7 @@ def _refuse(value: Any) -> None:
         raise NotExtractedError(f"an input is on {value.device}, and the lazy TorchScript backend runs on the CPU")
 
 
-def _compiled(trace: Traced) -> Extraction:
+def _compiled(trace: LazyTrace) -> Extraction:
     results: dict[int, torch.Tensor] = {}
 
     def place(lazy: torch.Tensor) -> int:
@@ -288,7 +288,7 @@ def _compiled(trace: Traced) -> Extraction:
 
 
 def _tensors(values: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
-    """The tensors and their places, the last first: what a dictionary keeps of several is then the first."""
+    """The tensors with their positions, last first, so that a dictionary made of them keeps the first of several."""
     return [(number, value) for number, value in enumerate(values) if isinstance(value, torch.Tensor)][::-1]
 
 
@@ -297,35 +297,35 @@ def _is_whole(fake: torch.Tensor) -> bool:
     return fake.numel() * fake.element_size() == storage_size(fake)[1] and fake.storage_offset() == 0
 
 
-def _outputs(trace: Traced, place: Callable[[torch.Tensor], int]) -> list[Output]:
-    """How each output comes about: by what it shares in eager."""
-    eager, outputs = leaves(trace.eager), list[Output]()
+def _outputs(trace: LazyTrace, place: Callable[[torch.Tensor], int]) -> list[LazyOutput]:
+    """How each output is made, by the memory that it shares in eager."""
+    eager, outputs = leaves(trace.eager), list[LazyOutput]()
     arguments = {id(fake): number for number, fake in _tensors(trace.fakes)}
     storages = {storage_size(fake)[0]: number for number, fake in _tensors(trace.fakes)}
     first = {id(fake): number for number, fake in _tensors(eager)}
     bases = {storage_size(fake)[0]: number for number, fake in _tensors(eager) if _is_whole(fake)}
     for number, (fake, value) in enumerate(zip(eager, leaves(trace.values), strict=True)):
         if not isinstance(fake, torch.Tensor):
-            outputs.append(Output("itself", value))
+            outputs.append(LazyOutput("itself", value))
             continue
         storage = storage_size(fake)[0]
         geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
         if id(fake) in arguments:
-            outputs.append(Output("inputs", arguments[id(fake)]))
+            outputs.append(LazyOutput("inputs", arguments[id(fake)]))
         elif storage in storages:
             base = trace.fakes[storages[storage]]
             if (fake.dtype, fake.is_conj(), fake.is_neg()) != (base.dtype, base.is_conj(), base.is_neg()):
                 raise NotExtractedError(
                     "an output is an argument's memory seen as another dtype, or its lazy conjugate"
                 )
-            outputs.append(Output("inputs", storages[storage], geometry))
+            outputs.append(LazyOutput("inputs", storages[storage], geometry))
         elif first[id(fake)] < number:
-            outputs.append(Output("outputs", first[id(fake)]))
+            outputs.append(LazyOutput("outputs", first[id(fake)]))
         elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
-            outputs.append(Output("outputs", bases[storage], geometry))
+            outputs.append(LazyOutput("outputs", bases[storage], geometry))
         else:
             lazy_kind, kind = ((tensor.dtype, tuple(tensor.shape)) for tensor in (value, fake))
             if lazy_kind != kind:
                 raise NotExtractedError(f"output {number} would be {lazy_kind}, and eager gives {kind}")
-            outputs.append(Output("results", place(value), geometry))
+            outputs.append(LazyOutput("results", place(value), geometry))
     return outputs

@@ -51,15 +51,15 @@ def lazy_fallbacks() -> dict[str, int]:
 
 
 def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
-    """A lazy tensor that views can be taken of: a wrapper makes those functional, and factories give none under a
+    """A lazy tensor whose views are functional: wraps it where it has no wrapper yet, as a factory's result under a
     mode."""
     return tensor if t.is_functional_tensor(tensor) else t.to_functional_tensor(tensor)
 
 
 def extract_lazy(tensors: list[torch.Tensor]) -> tuple[bytes, str, list[int], list[Any]]:
-    """Compiles what lazy tensors stand for: (hash, IR text, tensor ids of the device data, their values).
+    """Compiles the graph behind lazy tensors: (hash, IR text, tensor ids of the device data, their values).
 
-    What was written through views is applied first: the functions of torch look at the tensors as they are.
+    Writes through views are applied first, because torch's functions read the tensors as they are.
     """
     for tensor in tensors:
         if t.is_functional_tensor(tensor):
@@ -83,7 +83,8 @@ def run_lazy(graph_hash: bytes, values: list[Any]) -> list[torch.Tensor] | None:
 def as_fakes(values: Sequence[Any]) -> tuple[Any, list[Any]]:
     """A fake mode and a fresh fake tensor for each tensor, sharing a storage where they do.
 
-    Made again, since tensors of inference mode count no writes, and fake ones belong to a mode of their own.
+    Made afresh because tensors of inference mode count no writes, and tensors that are fake already belong to another
+    mode.
     """
     mode = t.FakeTensorMode(allow_non_fake_inputs=True)
     storages: dict[int, torch.Tensor] = {}
@@ -169,7 +170,7 @@ class NotExtractedError(CannotTakeError):
 
     @classmethod
     def of(cls, fallbacks: Sequence[Fallback], *more: str) -> NotExtractedError:
-        """Names each operator once, with all its places; `more` is what else there is to say."""
+        """Names each operator once, with all its places; `more` are further sentences."""
         places: dict[str, dict[str, None]] = {}
         for fallback in fallbacks:
             places.setdefault(fallback.op, {})[fallback.where] = None
@@ -178,7 +179,7 @@ class NotExtractedError(CannotTakeError):
 
 
 @dataclass
-class Traced:
+class LazyTrace:
     """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`.
 
     `ids`: lazy tensor id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places
@@ -209,11 +210,11 @@ def attributes_of(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Traced:
+def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> LazyTrace:
     """Traces `gm` on inputs with concrete sizes; `lazies` and `fakes` are those inputs, then the attributes.
 
-    Raises NotExtractedError: operators without a kernel, all of them; what the lazy device refuses; what it would get
-    wrong.
+    Raises NotExtractedError for operators without a lazy kernel, all of which it names, and for what the lazy device
+    refuses or would get wrong.
     """
     given = [*inps, *attributes.values()]
     start_lazy()
@@ -238,7 +239,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
     if [where for where, _ in before] != [where for where, _ in after]:
         raise NotExtractedError("the graph gives an input other memory or another size, which cannot be copied back")
     changed = [place for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
-    return Traced(values, eager, fakes, list(lazies), ids, changed)
+    return LazyTrace(values, eager, fakes, list(lazies), ids, changed)
 
 
 def _lazy(value: Any) -> tuple[Any, Any]:
@@ -284,7 +285,7 @@ class _Tracer(fx.Interpreter):
         try:
             value = super().run_node(n)
         except Exception as error:  # whatever a kernel raises is why the graph cannot be taken
-            if self._fell(n, before):  # to a kernel that refuses the stand-ins
+            if self._fell(n, before):  # it fell back to a kernel that refuses the stand-ins
                 raise NotExtractedError.of(self.fallbacks) from error
             last = Fallback(op_name(n), n.name, user_frame(n.stack_trace or "")[0])
             why = f"{last.op} cannot be traced ({last.where}): {error_line(error)}"
@@ -293,7 +294,7 @@ class _Tracer(fx.Interpreter):
         return value
 
     def _fell(self, node: fx.Node, before: dict[str, int]) -> bool:
-        """Whether the operators of a node fell back, which is noted."""
+        """Records the operators of a node that fell back; returns whether any did."""
         line, _ = user_frame(node.stack_trace or "")
         fell = [op for op, count in lazy_fallbacks().items() if count > before.get(op, 0)]
         self.fallbacks += [Fallback(op, node.name, line) for op in fell]

@@ -31,7 +31,7 @@ from ..live.eager import copy_graph
 def storage_size(value: torch.Tensor) -> tuple[int, int]:
     """(identity, bytes) of a tensor's storage.
 
-    A symbolic number counts as what it was when it was traced, one that only the data will tell as 0.
+    A symbolic number counts as its hint; one without a hint, which depends on data, counts as 0.
     """
     storage = value.untyped_storage()
     size: Any = storage.nbytes()
@@ -59,7 +59,8 @@ _BY_FUNCTION: dict[Any, Callable[..., Any]] = {
 
 
 def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule:
-    """The copy. Node names are those of the original, so that an error can be traced to it; constants are shared."""
+    """Returns a copy that TorchScript can read. Node names are the original's, so that an error can be traced to the
+    original node; constants are shared."""
     gm = copy_graph(fx_g)
     gm.graph.set_codegen(CodeGen())  # flat arguments, whatever convention the original had
     _annotate(gm.graph, inps)
@@ -84,7 +85,7 @@ def has_translation(node: fx.Node) -> bool:
 
 
 def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
-    """TorchScript takes every argument for a tensor unless told otherwise."""
+    """Sets the type of each placeholder: TorchScript takes an argument without a type for a tensor."""
     for place, node in enumerate(graph.find_nodes(op="placeholder")):
         node.type = _kind(inps[place] if place < len(inps) else fake_of(node))
 
@@ -105,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_arguments(graph: fx.Graph, node: fx.Node) -> None:
-    """Arguments as TorchScript reads them; the name `nan` is none that it knows."""
+    """Rewrites a node's arguments as TorchScript reads them; it does not know the name `nan`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, float) and value != value:
@@ -117,8 +118,8 @@ def _plain_arguments(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _keep_bool(graph: fx.Graph, node: fx.Node) -> None:
-    """A scalar True is the integer 1 in TorchScript, and `full([2], True)` a tensor of integers: it becomes bool
-    again."""
+    """Casts a node's value back to bool: a scalar True is the integer 1 in TorchScript, and `full([2], True)` a tensor
+    of integers."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype is not torch.bool:
         return
@@ -157,14 +158,15 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _changes_dtype(node: fx.Node) -> bool:
-    """`to` returns its argument where there is nothing to change, and a copy is a copy."""
+    """Whether a `_to_copy` changes the dtype. Where it does not, `to` returns its argument, and is no copy."""
     source = node.args[0]
     before = source.meta.get("val") if isinstance(source, fx.Node) else None
     return isinstance(before, torch.Tensor) and before.dtype != node.kwargs["dtype"]
 
 
 def _translate_power(graph: fx.Graph, node: fx.Node) -> None:
-    """An integer to an integer is a float in TorchScript, and rounds above 2**53; products do not."""
+    """Rewrites an integer power, by products for small exponents: TorchScript's power of integers is a float, rounded
+    above 2**53."""
     if not isinstance(node.meta.get("val"), (int, torch.SymInt)):
         return
     base, exponent = node.args
@@ -175,7 +177,7 @@ def _translate_power(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _replace(graph: fx.Graph, node: fx.Node, build: Callable[..., Any]) -> None:
-    """Puts what `build(*args)` inserts in the place of a node."""
+    """Replaces a node by the nodes that `build(*args)` inserts."""
     with graph.inserting_before(node):
         new = build(*node.args)
     if isinstance(new, fx.Node):
@@ -189,7 +191,7 @@ def _chain(graph: fx.Graph, function: Callable[..., Any], terms: Sequence[Any]) 
 
 
 def _is_rng_wrapper(target: object) -> bool:
-    """Whether a target is what checkpointing leaves of `preserve_rng_state`."""
+    """Whether a target is one of the operators that checkpointing writes for `preserve_rng_state`."""
     return target is not None and target in (t.optional("run_and_save_rng_state"), t.optional("run_with_rng_state"))
 
 
@@ -240,7 +242,7 @@ def _translate_mutable(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _take_apart(graph: fx.Graph, node: fx.Node, parts: Sequence[fx.Node]) -> None:
-    """Puts nodes in the place of what the users of one take of its results, each by number."""
+    """Replaces each getitem of a node by the node of that number in `parts`, and erases the node."""
     for user in list(node.users):
         user.replace_all_uses_with(parts[int(user.args[1])])  # type: ignore[arg-type]
         graph.erase_node(user)
@@ -254,7 +256,7 @@ def _clone(graph: fx.Graph, base: fx.Node) -> fx.Node:
 
 
 def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix: str) -> fx.Node | None:
-    """The argument as a view of its base's clone, by what AOTAutograd noted of it."""
+    """The argument as a view of its base's clone, from the view that AOTAutograd describes in the keyword arguments."""
     index = given[f"{prefix}_base_index"]
     if index is None:
         return None
@@ -270,9 +272,9 @@ def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix:
 
 # Random state: `torch.utils.checkpoint` replays dropout by saving and restoring the generator's state, which
 # AOTAutograd writes as higher-order operators. Each is translated into the operator itself and calls of ours, which
-# read and set the state of the CPU's generator or of the current accelerator's. They must not change places with other
-# random operators, nor be dropped when their result is not used: TorchScript keeps operators as they stand whose
-# aliasing it takes for unknown (CONSERVATIVE).
+# read and set the state of the CPU's generator or of the current accelerator's. They must not be reordered with other
+# random operators, nor dropped when their result is not used: TorchScript keeps an operator in its place if its
+# aliasing is declared unknown (CONSERVATIVE).
 
 
 @functools.cache

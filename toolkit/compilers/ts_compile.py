@@ -119,8 +119,8 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
 
 @contextlib.contextmanager
 def torchscript_alone() -> Iterator[None]:
-    """TorchScript's own autocast off, and as it was afterwards; no modes, or the constants that it folds would be fake
-    tensors; no warnings that it is deprecated, since it is used on purpose."""
+    """Turns TorchScript's own autocast off and restores it afterwards; turns dispatch modes off, or constants that
+    TorchScript folds would be fake tensors; silences deprecation warnings, since TorchScript is used on purpose."""
     before = t.set_jit_autocast(False)
     try:
         with warnings.catch_warnings(), t.modes_off():
@@ -152,8 +152,8 @@ def _optimised(scripted: torch.jit.ScriptModule) -> Any:
 
 
 def _run_once(frozen: Any, inps: Sequence[Any]) -> None:
-    """The run in which TorchScript profiles and specialises; on copies, since a graph may change its inputs, and draw
-    numbers."""
+    """Runs once, so that TorchScript profiles and specialises; on copies of the inputs and of the random state, since
+    the graph may change both."""
     devices = {value.device for value in inps if isinstance(value, torch.Tensor) and value.device.type != "cpu"}
     kind = next(iter(devices)).type if devices else "cuda"
     with torch.random.fork_rng(devices=[device.index or 0 for device in devices], device_type=kind):
@@ -281,7 +281,7 @@ class SavedBytes:
 
     @property
     def saved_by_default(self) -> int:
-        """The same under torch's default partition."""
+        """Bytes that torch's default partition would keep, over all graphs."""
         return sum(row.default.result_bytes for row in self.rows)
 
     def watching(self, partition: Callable[..., Any]) -> Callable[..., Any]:
@@ -302,7 +302,7 @@ class SavedBytes:
 
 
 def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> ForwardBytes:
-    """What a forward returns behind its own outputs, for the backward."""
+    """What a forward returns for the backward, after its own outputs."""
     given = {key for node in forward.graph.find_nodes(op="placeholder") for key, _ in _storage(node)}
     outputs: Any = forward.graph.output_node().args[0]
     sizes = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))

@@ -125,7 +125,7 @@ def is_symbolic(value: Any) -> bool:
 
 
 def target_name(node: fx.Node) -> str:
-    """The last word of what a node calls."""
+    """The name of a node's target, without its module."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
@@ -148,8 +148,8 @@ def bound_by(value: Any) -> set[str]:
 
 
 def binding(others: Sequence[fx.Node], given: Sequence[Any]) -> tuple[set[str], set[str]]:
-    """The names of the placeholders among `others` that must come in too, so that every symbol of what is given is
-    bound, and the symbols that none of them binds (sizes that depend on data).
+    """The names of the placeholders among `others` that must come in too, so that every symbol in `given` is bound, and
+    the symbols that none of them binds (sizes that depend on data).
     """
     loose = {symbol for value in given for symbol in symbols_in(value)}
     loose -= {symbol for value in given for symbol in bound_by(value)}
@@ -217,7 +217,7 @@ class Atoms:
         return atoms
 
     def positions(self, names: Iterable[str]) -> list[int]:
-        """Where the named nodes stand in the graph."""
+        """The positions of the named nodes in the graph."""
         wanted = set(names)
         return [position for position, name in enumerate(self.order) if name in wanted]
 

@@ -42,8 +42,8 @@ def record_values(
     kept.
 
     With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates. `ends_at` names
-    a node that is not run, because an earlier process died in it: it counts as one that raises. `running` is a file
-    that names the node that is being run, for whoever finds this process dead.
+    a node that is not run, because an earlier process died in it: it counts as one that raises. `running`: a file with
+    the name of the node being run, to be read if this process dies.
     """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
     with torch.random.fork_rng(devices=cuda):
@@ -80,9 +80,9 @@ class Recorder(fx.Interpreter):
         self._versions: dict[int, int] = {}
         self._attributes: dict[str, Any] = {}
         self._later: list[tuple[str, int, Any]] = []
-        """Values that are not held yet: made inside of a vmap or grad, they are when that is over."""
+        """Values made inside a vmap or grad; they are held when that is over."""
         self.running: fx.Node | None = None
-        """The node whose own work is being done."""
+        """The node that is being run, until its value is there."""
 
     def end_at(self, n: fx.Node) -> None:
         """Ends the run as if this node had raised."""
@@ -133,7 +133,8 @@ class Recorder(fx.Interpreter):
         return result
 
     def _bytes_before(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
-        """For a node whose writes may show nowhere: the bytes of all it is given, and copies of them."""
+        """For a node whose writes neither its schema nor versions may show: the bytes of all its arguments, and copies
+        of them."""
         tensors = [tensor for node in n.all_input_nodes for tensor in _tensors(self.env[node])]
         if not _may_write_unseen(n, tensors):
             return {}
@@ -180,7 +181,7 @@ class Recorder(fx.Interpreter):
 
     def _hold(self, value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
-            if t.is_wrapped(value) or is_wrapper(value):  # the first means something only inside its vmap or grad
+            if t.is_wrapped(value) or is_wrapper(value):  # the first is of use only inside its vmap or grad
                 return OPAQUE
             return self._hold_tensor(value, name)
         if isinstance(value, (list, tuple)):
@@ -201,7 +202,7 @@ class Recorder(fx.Interpreter):
         return held
 
     def _place(self, value: torch.Tensor) -> tuple[int, int, int] | None:
-        """The place of a tensor in its memory, if `compact` keeps its layout."""
+        """(storage, version, offset in bytes) of a tensor, if `compact` keeps its layout; None otherwise."""
         lazy = value.is_quantized or value.is_conj() or value.is_neg()
         if lazy or type(value) not in (torch.Tensor, torch.nn.Parameter):
             return None
@@ -243,8 +244,8 @@ BUILT_IN = frozenset({"aten", "prims", "prim", "inductor", "_c10d_functional", "
 
 
 def _may_write_unseen(n: fx.Node, tensors: list[torch.Tensor]) -> bool:
-    """Whether a write may show neither in a schema nor in a version: higher-order and custom operators, the functions
-    of others, and inference tensors, which have no version.
+    """Whether a write may show neither in a schema nor in a version: higher-order and custom operators, functions of
+    other packages, and inference tensors, which have no version.
     """
     if n.op == "call_function" and hasattr(n.target, "_schema"):
         return n.target.namespace not in BUILT_IN  # type: ignore[union-attr]

@@ -110,8 +110,8 @@ def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] 
     """The record with the kept compute nodes, what they read, the placeholders in use and what is returned: a query
     about three nodes of a large graph loads three nodes.
 
-    What a kept node reads and is not kept becomes a placeholder record with the same name and value; `subgraph.build`
-    gives it its recorded value.
+    A node that is not kept, but read by a kept node, becomes a placeholder record with the same name and value;
+    `subgraph.build` gives it its recorded value.
     """
     body = record.graph
     needed: set[str] = {*keep, *returned}
@@ -181,7 +181,7 @@ def keep_fakes(case: Live, work: Path) -> Atoms:
 
 
 def one_operator(case: Live) -> Live:
-    """A graph of one plain operator on the case's device: what fails on this, too, is no failure of the case."""
+    """A graph of one plain operator on the case's device: where this graph fails too, the failure is not the case's."""
     devices = [value.device for value in case.inputs if isinstance(value, torch.Tensor) and value.device.type != "cpu"]
     with mode_of(case.gm, case.inputs):
         value = torch.empty(8, device=devices[0] if devices else "cpu")
@@ -192,7 +192,8 @@ def one_operator(case: Live) -> Live:
 
 
 class _Forms(Recorder):
-    """Keeps the form of what each node makes. What custom operators write to without saying so is not seen."""
+    """Records the form of each node's value, on fake tensors. Writes that a custom operator does not declare are not
+    seen."""
 
     def __init__(self, gm: fx.GraphModule, inputs: list[Any], mode: Any) -> None:
         super().__init__(gm, inputs, None)

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import torch
 
+from ...dumps.torchside.history import Base, bases_of, computed
 from ..live.values import OPAQUE, Held, Values, load_fakes, read_storage, write_storage
 
 INDEX = "values.json"
@@ -28,7 +29,8 @@ def spill_inputs(inputs: Sequence[Any], folder: Path) -> list[Any]:
     """The inputs with their tensors in files, one file per storage."""
     written: dict[int, Path] = {}
     held: list[Any] = []
-    for value in inputs:
+    bases = bases_of(inputs)
+    for place, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
             held.append(value)
             continue
@@ -36,21 +38,23 @@ def spill_inputs(inputs: Sequence[Any], folder: Path) -> list[Any]:
         if key not in written:
             written[key] = folder / f"input.{len(written)}.safetensors"
             write_storage(value.detach(), written[key])
-        held.append(Held.of(value, path=written[key], parameter=isinstance(value, torch.nn.Parameter)))
+        of_torch = {"parameter": isinstance(value, torch.nn.Parameter), "base": bases.get(place)}
+        held.append(Held.of(value, path=written[key], **of_torch))
     return held
 
 
 def load_inputs(inputs: Sequence[Any]) -> list[Any]:
-    """Real inputs for spilled ones (others as they are); those of one storage share it."""
+    """Real inputs for spilled ones (others as they are); those of one storage share it, as views where they were."""
     storages: dict[Path, torch.Tensor] = {}
     loaded: list[Any] = []
+    bases = {at: value.base for at, value in enumerate(inputs) if isinstance(value, Held) and value.base and value.path}
     for value in load_fakes(inputs):
         if isinstance(value, Held) and value.path is not None:
             if value.path not in storages:
                 storages[value.path] = read_storage(value.path, value.device)
             value = value.on(storages[value.path])
         loaded.append(value)
-    return loaded
+    return computed(loaded, (), bases) if bases else loaded
 
 
 def save_values(values: Values, folder: Path) -> None:
@@ -71,7 +75,7 @@ def save_values(values: Values, folder: Path) -> None:
 def load_values(folder: Path, mode: Any = None) -> Values:
     """The values that `save_values` wrote; no tensor is read yet, and a tree is parsed when it is looked up.
 
-    `mode`: the fake mode of those that are known by their form alone.
+    `mode`: the fake mode for values that are known by their form alone.
     """
     data = _INDEX.decode((folder / INDEX).read_bytes())
     return Values(
@@ -115,7 +119,7 @@ class _Trees(dict[tuple[str, int], Any]):
         return super().__getitem__(key)
 
     def get(self, key: tuple[str, int], default: Any = None) -> Any:
-        """The value as of a dict, made live."""
+        """As `dict.get`, with the value made live."""
         try:
             return self[key]
         except KeyError:
@@ -131,7 +135,8 @@ def _plain(value: Any) -> Any:
             raise TypeError(f"a tensor of {value.dtype} with this layout cannot be kept in a file yet")
         kind = str(value.dtype), str(value.device), value.requires_grad
         file = value.path.name if value.path is not None else ""
-        return {"held": [value.shape, value.stride, value.offset, *kind, file, value.parameter, value.place]}
+        base = value.base and value.base[1:]
+        return {"held": [value.shape, value.stride, value.offset, *kind, file, value.parameter, value.place, base]}
     if isinstance(value, (list, tuple)):
         return {"list" if isinstance(value, list) else "tuple": [_plain(part) for part in value]}
     if value is OPAQUE:
@@ -154,11 +159,14 @@ def _live(value: Any, folder: Path, mode: Any = None) -> Any:
         return value
     [(tag, body)] = value.items()
     if tag == "held":
-        shape, stride, offset, dtype, device, grad, file, parameter, place = body
+        shape, stride, offset, dtype, device, grad, file, parameter, place, base = body
         kind = getattr(torch, dtype.removeprefix("torch.")), torch.device(device), grad
         held = Held(tuple(shape), tuple(stride), offset, *kind, path=folder / file if file else None)
         held.parameter, held.place = parameter, None if place is None else tuple(place)
         held.fake = None if file else mode
+        if base is not None:
+            parts: list[Any] = [tuple(part) if isinstance(part, list) else part for part in base]
+            held.base = Base(held.dtype, *parts)
         return held
     if tag in ("list", "tuple"):
         parts = [_live(part, folder, mode) for part in body]

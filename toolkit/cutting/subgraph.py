@@ -1,12 +1,12 @@
 # pyright: basic
 """Graphs built from any subset of a graph's atoms (the K-encoding).
 
-Also: where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it
-is bit for bit what it read in the whole one.
+Also: where a subset of a graph is cut: for every argument of a kept node, the node or recorded value that it reads in
+the new graph, so that it gets the same bits as in the whole one.
 
 Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs
 among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped
-nodes computed are written into the arguments as constants (where sizes are symbols: stay inputs).
+nodes computed are written into the arguments as constants (where sizes are symbols, they stay inputs).
 
 >>> from graphdbg.toolkit.cutting.atoms import Atoms
 >>> from graphdbg.toolkit.cutting.eager_values import record_values
@@ -37,18 +37,19 @@ from .eager_values import written_arguments
 from .spill import load_inputs
 
 Handle = str | tuple[str, int]
-"""What stands for a node in the new graph: its copy (name), or an input with its value at a version."""
+"""What an argument reads in the new graph: a kept or original node (name), or an input with a recorded value (name,
+version)."""
 
 
 @dataclass(eq=False)
-class Memory:
-    """One storage of the new graph, and the state of the original one that it holds as the graph runs."""
+class NewStorage:
+    """One storage of the new graph, and the version of the original storage that it holds while the graph runs."""
 
     storage: int
     birth: int
     now: int
     given: bool
-    """Whether it comes in as an input, an original or a recorded one."""
+    """Whether it is there before the graph runs: of an original input or attribute, or of a recorded value."""
     inputs: list[str] = field(default_factory=list)
     """Original placeholders that lie in it."""
     held: list[Held] = field(default_factory=list)
@@ -59,14 +60,15 @@ class Memory:
 
 @dataclass
 class CutPlan:
-    """What is used: original placeholders and attributes, recorded values, and who reads what."""
+    """What the new graph uses: original placeholders and attributes (`used`), recorded values (`cut`), and what each
+    argument reads (`reads`)."""
 
     used: set[str] = field(default_factory=set)
-    cut: dict[tuple[str, int], dict[int, Memory]] = field(default_factory=dict)
+    cut: dict[tuple[str, int], dict[int, NewStorage]] = field(default_factory=dict)
     reads: dict[tuple[str, str], Handle] = field(default_factory=dict)
     effects: set[str] = field(default_factory=set)
     """Kept writes that are seen without being returned: in an input, or by a later reader."""
-    memories: list[Memory] = field(default_factory=list)
+    memories: list[NewStorage] = field(default_factory=list)
 
 
 class Cutting:
@@ -83,8 +85,8 @@ class Cutting:
         self.versions: dict[int, int] = {}
         self.plan_ = CutPlan()
         self.there: dict[str, list[Handle]] = {}
-        self.lies: dict[Handle, dict[int, Memory]] = {}
-        self.writers: list[tuple[str, int, Memory]] = []
+        self.lies: dict[Handle, dict[int, NewStorage]] = {}
+        self.writers: list[tuple[str, int, NewStorage]] = []
 
     def plan(self, outputs: Sequence[fx.Node]) -> CutPlan:
         """The whole plan; `outputs` are the nodes that the new graph returns."""
@@ -101,28 +103,28 @@ class Cutting:
         return self.plan_
 
     def _originals(self) -> None:
-        shared: dict[int, Memory] = {}
+        shared: dict[int, NewStorage] = {}
         for name, node in self.by_name.items():
             if node.op not in ("placeholder", "get_attr") or name in self.computed or name not in self.values.memory:
                 continue
-            lies: dict[int, Memory] = {}
+            lies: dict[int, NewStorage] = {}
             for storage in self.values.memory[name]:
                 if storage not in shared:
-                    shared[storage] = Memory(storage, 0, 0, given=True)
+                    shared[storage] = NewStorage(storage, 0, 0, given=True)
                     self.plan_.memories.append(shared[storage])
                 lies[storage] = shared[storage]
                 if node.op == "placeholder":
                     shared[storage].inputs.append(name)
             self._put(name, name, lies)
 
-    def _put(self, name: str, handle: Handle, lies: dict[int, Memory]) -> None:
+    def _put(self, name: str, handle: Handle, lies: dict[int, NewStorage]) -> None:
         self.there.setdefault(name, []).append(handle)
         self.lies[handle] = lies
 
     def _run(self, node: fx.Node) -> None:
         handles = {argument: self._find(node.name, argument) for argument in node.all_input_nodes}
         place = self.rank[node.name]
-        lies: dict[int, Memory] = {}
+        lies: dict[int, NewStorage] = {}
         for handle in handles.values():
             for storage, memory in self.lies[handle].items():
                 memory.last_read = place
@@ -137,10 +139,10 @@ class Cutting:
                 memory.now += 1
                 memory.written = True
                 self.writers.append((node.name, place, memory))
-        own: dict[int, Memory] = {}
+        own: dict[int, NewStorage] = {}
         for storage in self.values.memory.get(node.name, ()):
             after = self.versions.get(storage, 0) + (storage in writes)
-            own[storage] = lies.get(storage) or Memory(storage, after, after, given=False)
+            own[storage] = lies.get(storage) or NewStorage(storage, after, after, given=False)
         self._put(node.name, node.name, own)
 
     def _find(self, user: str, argument: fx.Node) -> Handle:
@@ -161,9 +163,10 @@ class Cutting:
         self.plan_.reads[user, argument.name] = key
         return key
 
-    def _cut(self, key: tuple[str, int]) -> dict[int, Memory]:
-        """The memory that a recorded value comes to lie in: that of other inputs where it was the same."""
-        lies: dict[int, Memory] = {}
+    def _cut(self, key: tuple[str, int]) -> dict[int, NewStorage]:
+        """The memories of a recorded value; it shares those of other inputs that hold the same storage in the same
+        state."""
+        lies: dict[int, NewStorage] = {}
         for held in leaves(self.values.tree(*key)):
             if held.place is not None:
                 memory = self._joined(held, held.place[0])
@@ -171,10 +174,10 @@ class Cutting:
                 lies[held.place[0]] = memory
         for storage in self.values.memory[key[0]]:
             now = self.versions.get(storage, 0)
-            lies.setdefault(storage, Memory(storage, now, now, given=True))
+            lies.setdefault(storage, NewStorage(storage, now, now, given=True))
         return lies
 
-    def _joined(self, held: Held, storage: int) -> Memory:
+    def _joined(self, held: Held, storage: int) -> NewStorage:
         now = self.versions.get(storage, 0)
         for memory in self.plan_.memories:
             if memory.storage == storage and memory.now == now and (memory.inputs or memory.held):
@@ -183,7 +186,7 @@ class Cutting:
                 )
                 if memory.now == memory.birth or covered:
                     return memory
-        memory = Memory(storage, now, now, given=True)
+        memory = NewStorage(storage, now, now, given=True)
         self.plan_.memories.append(memory)
         return memory
 
@@ -206,8 +209,8 @@ def build(
 
     `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of
     nodes in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a
-    training joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are
-    named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
+    training joint graph, which the partitioner reads by names: inputs that stand for values which depend on tangents
+    are named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
     """
     return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
 
@@ -311,7 +314,8 @@ class _Builder:
         return Cutting(self.gm, self.atoms, self.values, self.kept, self._source)
 
     def _source(self, node: fx.Node) -> str:
-        """The node that stands in for this one: itself, or what a bypass leads to."""
+        """The name of the node to read for this one: itself, a placeholder that is the same number, or the argument
+        that a bypass leads to."""
         if node.name in self.atoms.carried.stands:
             return self.atoms.carried.stands[node.name]
         while node.name in self.bypassed:
@@ -432,8 +436,8 @@ OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_r
 
 
 def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
-    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: everything
-    positional in it is counted again."""
+    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: indices and
+    counts in it are computed again."""
     now = {node.name: position for position, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     kwargs: dict[str, Any] = dict(spec.compile_kwargs)
     for name in INPUT_INDICES:

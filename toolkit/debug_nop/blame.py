@@ -34,8 +34,8 @@ from .plan import Leaf, NodeStep, Place, Plan, leaf_of
 
 
 class Says(NamedTuple):
-    """What a fake function said: a Layout, number or None per leaf, and for each leaf the argument nodes whose memory
-    it shares.
+    """The result of a fake function: a Layout, number or None per leaf, and for each leaf the argument nodes whose
+    memory it shares.
 
     `error`: why it could not be run; then there are no leaves.
     """
@@ -84,7 +84,7 @@ def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], v
 
 
 def on_symbols(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
-    """The op's fake function on the recorded fake values: it may branch on a symbol otherwise than on a number."""
+    """The op's fake function on the recorded fake values: on a symbol it may branch in another way than on a number."""
     with _quietly(plan.graph) as mode:
         if mode is None:
             return Says([], [], "the graph was not traced with fake values")
@@ -185,8 +185,8 @@ def _alone_mode() -> Any:
 
 @contextlib.contextmanager
 def _quietly(graph: fx.Graph) -> Iterator[Any]:
-    """The fake mode of a graph's recorded values with no guard added to its shapes; None when the values are of
-    none."""
+    """The fake mode of a graph's recorded values, with no guard added to its shapes; None when no value is a fake
+    tensor."""
     values = (leaf for node in graph.nodes for leaf in t.tree_leaves(fake_of(node)))
     mode = next((leaf.fake_mode for leaf in values if isinstance(leaf, t.FakeTensor)), None)
     with contextlib.ExitStack() as quiet:
@@ -206,9 +206,9 @@ _SIZED = {"size", "stride", "offset", "value"}
 
 @dataclass(frozen=True)
 class Blame:
-    """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its
-    origins; `stale`: those among them whose record is stale; `path`: of the subgraph; `foreign`: it lies in memory that
-    others had."""
+    """Judges the mismatches of one value of one step. `tainted`: arguments with a finding -> its origins; `stale`:
+    those of them whose record is stale; `path`: the subgraph's; `foreign`: whether the value lies in memory that is not
+    its own."""
 
     plan: Plan
     step: NodeStep
@@ -336,8 +336,8 @@ class Blame:
         return off
 
     def _in_replaced_memory(self, says: Says) -> bool:
-        """Whether the recorded memory is off only in arguments whose own record is stale: who replaced that record
-        replaced its storage as well, and what was recorded behind it still lies in the old one."""
+        """Whether the recorded memory is off only in arguments whose own record is stale: the pass that replaced such a
+        record replaced its storage as well, and later nodes are still recorded in the old one."""
         leaf = self.step.leaves[self.place]
         if says.error or self.place >= len(says.shares) or not isinstance(leaf, Leaf):
             return False

@@ -45,7 +45,8 @@ def graphdbg_marker(number: int, *values: object) -> None:
 
 
 def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool, careful: Collection[int] = ()) -> fx.GraphModule:
-    """A module that takes a Run and the graph's flat inputs, and reports to the Run. Parameters are shared with `gm`.
+    """A module that takes a KernelExecution and the graph's flat inputs, and reports to the former. Parameters are
+    shared with `gm`.
 
     `careful`: steps whose values have turned out to be no tensors, so that generated code cannot ask them for a layout.
     """
@@ -70,7 +71,7 @@ def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool, careful: Collection
 
 
 class ToItsEnd(fx.Interpreter):
-    """Runs a deep module node by node, past nodes that fail: the Run gives a value in their place. Only after a
+    """Runs a deep module node by node, past nodes that fail: `checks` gives a value in their place. Only used after a
     failure."""
 
     def __init__(self, module: fx.GraphModule, plan: Plan, run: Any) -> None:
@@ -80,7 +81,7 @@ class ToItsEnd(fx.Interpreter):
         self.steps = {step.name: step for step in plan.steps}
 
     def run_node(self, n: fx.Node) -> Any:
-        """The node's value; that of a marker is what its check gives."""
+        """The node's value; for a marker, the result of its check."""
         if n.target is graphdbg_marker:
             number, *values = self.fetch_args_kwargs_from_env(n)[0]
             method, index = self.calls.get(number, ("", 0))
@@ -94,14 +95,14 @@ class ToItsEnd(fx.Interpreter):
 
 
 Call = tuple[str, int]
-"""A method of Run, and the index of the step that it is called for."""
+"""A method of KernelExecution, and the index of the step that it is called for."""
 
 
 def marked(
     graph: fx.Graph, plan: Plan, *, deep: bool, careful: Collection[int] = ()
 ) -> tuple[fx.Graph, list[Template], dict[int, Call]]:
-    """A copy of the graph that takes a Run first and has marker nodes; what each marker becomes; which of them are
-    calls."""
+    """Returns a copy of the graph that takes a KernelExecution first and has marker nodes; the code template of each
+    marker; and the markers that are calls."""
     calls: dict[int, Call] = {}
     out = fx.Graph()
     run = out.placeholder(RUN)
@@ -176,7 +177,8 @@ _BY_RECORD = ("aten.as_strided", "aten.set_", "inductor.", "prims.as_strided")
 
 
 def read_by_someone(findings: Sequence[NodeMismatch], plan: Plan, session: CheckedCallable) -> list[NodeMismatch]:
-    """The findings of one run without those that nothing reads; these are counted in the session."""
+    """The findings of one run, without those on values and properties that nothing reads; the session notes the
+    latter."""
     if not findings:
         return []
     steps = {step.name: step for step in plan.steps}
@@ -205,7 +207,7 @@ def _quiet(finding: NodeMismatch, step: NodeStep | None, plan: Plan, rewritten: 
 
 
 def _in_dead_memory(mismatch: Mismatch) -> bool:
-    """Whether it is about the memory of an argument alone: that a result lies in it, or that it is written to."""
+    """Whether a mismatch is about an argument's memory alone: that a result lies in it, or that it is written to."""
     return mismatch.property == "mutation" or (
         mismatch.property == "alias" and mismatch.cause == "fake" and mismatch.expected == "memory of its own"
     )
@@ -245,7 +247,8 @@ engine."""
 
 
 class CheckedGraph:
-    """One graph, or subgraph, with its plan, its two generated modules and what it remembers."""
+    """One graph, or subgraph, with its plan, its two generated modules and the bindings of the inputs that it has
+    seen."""
 
     def __init__(
         self, gm: fx.GraphModule, session: CheckedCallable, path: str = "", device: torch.device | None = None
@@ -380,7 +383,7 @@ class CheckedSubgraph(torch.nn.Module):
 
 
 class _OfThread(threading.local):
-    """Its runs in progress, and what they have found since they were last asked."""
+    """The runs in progress on one thread, and their findings since `taken` was last called."""
 
     def __init__(self) -> None:
         self.runs: list[KernelExecution] = []
@@ -443,7 +446,7 @@ class Checked:
         where: str = "",
         rewritten: bool = False,
     ) -> None:
-        self._boxed_call = True  # on the instance: who wraps a backward keeps what `functools.wraps` keeps
+        self._boxed_call = True  # on the instance: wrappers of a backward keep what `functools.wraps` copies
         self.__wrapped__ = gm
         self.raises = raises
         self.session = CheckedCallable(where, rewritten)
@@ -489,7 +492,7 @@ class Checked:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[NodeMismatch]]:
-    """Inside, no checked graph raises, and what all of them find is in the list that this gives."""
+    """Inside the block no checked graph raises; the list that it yields gets the findings of all of them."""
     findings: list[NodeMismatch] = []
     _COLLECTORS.append(findings)
     try:
@@ -503,15 +506,15 @@ def checked(
 ) -> Checked:
     """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked
     at; `device`: where a graph that was traced elsewhere has been moved to; `rewritten`: passes that replace nodes ran
-    over the graph (see Run)."""
+    over the graph (see `KernelExecution`)."""
     return Checked(fx_g, raises=False, device=device, rewritten=rewritten)
 
 
 def _aliases_only_warned() -> contextlib.AbstractContextManager[None]:
-    """AOTAutograd warns of a custom op that returns its input, and raises where CI is set in the environment: inside it
-    warns.
+    """Makes AOTAutograd only warn of a custom op that returns its input, where it would raise (CI is set in the
+    environment).
 
-    So the checker can say which.
+    So the checker can name the op.
     """
     if not getattr(t.functorch_config, "error_on_custom_op_aliasing", False):
         return contextlib.nullcontext()

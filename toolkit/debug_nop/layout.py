@@ -37,7 +37,8 @@ class Expression(NamedTuple):
     parsed: expressions.Expr
 
     def at(self, values: Values) -> Any:
-        """Its number. Raises KeyError for a symbol without value, UnreadableError where it has none."""
+        """The number that it stands for. Raises KeyError for a symbol without value, UnreadableError where it has no
+        number."""
         return number_of(self.parsed, {name: values[name] for name in self.symbols})
 
 
@@ -89,7 +90,7 @@ class Layout(NamedTuple):
 
 
 Difference = tuple[Any, Any]
-"""What was expected and what came."""
+"""(expected, got)."""
 
 
 def layout_of(tensor: torch.Tensor) -> Layout:
@@ -166,8 +167,9 @@ def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
     """A function that says in one call whether tensors have the sizes, strides, dtypes and devices of these; it keeps
     none of them.
 
-    Dynamo's own guards on inputs: a third of the time of one comparison in Python. They also look at dispatch keys and
-    `requires_grad`, so what they refuse has to be looked at again. Where this torch lacks them, Python compares.
+    Uses Dynamo's own guards on inputs, which take a third of the time of a comparison in Python. They also look at
+    dispatch keys and `requires_grad`, so what they refuse has to be compared again. Where this torch lacks them, Python
+    compares.
     """
     guards = t.optional("dynamo_guards")
     try:

@@ -76,7 +76,7 @@ _RESHAPES = words("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ resize_
 
 
 def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose traced value was changed in shape by a later node, so that it does not say what it was."""
+    """Nodes whose traced value was changed in shape by a later node, so that its original shape is not recorded."""
     reshaped: set[fx.Node] = set()
     same: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
@@ -243,9 +243,9 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
 
 
 def _keeps_storages(graph: fx.Graph) -> bool:
-    """Whether values say whose memory they are in. `make_fx` with real tensors makes each in a fake mode of its own;
-    such a graph that was saved is known by its views, none of which is recorded in the memory of its argument, or by
-    the parts of its tuples, none of which is."""
+    """Whether the recorded values show which storage each lies in. `make_fx` with real tensors traces each in a fake
+    mode of its own; once saved, such a graph is known by its views, or by the parts of its tuples, none of which is
+    recorded in the memory of its argument."""
     tensors = {id(leaf): leaf for node in graph.nodes for leaf in _fakes(node)}
     modes = {id(leaf.fake_mode) for leaf in tensors.values()}
     if len(modes) > 1:
@@ -267,8 +267,8 @@ def _keys(node: fx.Node) -> set[int]:
 
 
 def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.device | None = None) -> Any:
-    """A traced value as a Leaf, an Expression or a number; None for what is not looked at. `roots` is filled as values
-    come."""
+    """A traced value as a Leaf, an Expression or a number; None for a value that is not checked. `roots` is filled as
+    values come."""
     if not isinstance(value, torch.Tensor):
         plain = expression(value)
         return plain if isinstance(plain, (Expression, int, float, bool)) else None
@@ -331,13 +331,13 @@ def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Ca
 
 
 def _describe(step: NodeStep, plan: Plan) -> None:
-    """How a step is checked, and what its schema says."""
+    """Sets how a step is checked, and which arguments its value may or must not share memory with."""
     node = step.node
     step.tensors = tuple(argument for argument in node.all_input_nodes if _holds_tensor(argument))
     if node.op in ("placeholder", "output"):
         return
     if (part := plan.item(node)) is not None and step.leaves in ([], [part[0].leaves[part[1]]]):
-        step.leaves = []  # recorded as the tuple's part is, which is checked; else it is checked for itself
+        step.leaves = []  # its record equals the tuple's part, which is checked; otherwise it is checked itself
         return
     if not step.leaves:
         return
@@ -352,7 +352,7 @@ def _describe(step: NodeStep, plan: Plan) -> None:
 
 
 def _is_flat(step: NodeStep) -> bool:
-    """Whether a value is one list or tuple of strided tensors and what is not looked at."""
+    """Whether a value is one list or tuple of strided tensors, apart from leaves that are not checked."""
     value = fake_of(step.node)
     return (
         isinstance(value, (tuple, list))

@@ -8,7 +8,7 @@ used again; contents are compared by bits. Changes no value, and looks further o
 
 For example:
 
-    run = Run(owner, binding, deep=True)
+    run = KernelExecution(owner, binding, deep=True)
     run.after(17, value, x, y)
 """
 
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Binding:
-    """`layouts[i]` is what step i must be (None: depends on data); `expected[i]` and `offsets[i]` what generated code
-    compares with: a guard made from a value that was found right, or a number.
+    """What values must be for one layout of the inputs. `layouts[i]` is what step i must be (None: depends on data);
+    `expected[i]` and `offsets[i]` are what generated code compares with: a guard made from a value that was found
+    right, or a number.
 
     `runs`: how often it was used; `collector`: the list that a deep run was last made for. `known` remembers what a
     mismatch was found to be, so that repeated runs ask once. `guard`: says whether inputs are laid out like these.
@@ -110,7 +111,8 @@ def _shift(step: NodeStep, value: Any, symbols: Mapping[str, Any], shifts: dict[
 
 
 def differs(*values: Any) -> bool:
-    """Stands for the comparison of a value that was wrong before: always asks for a closer look."""
+    """The comparison of a value that has not been found right yet: False, so that every run looks at it more
+    closely."""
     return False
 
 
@@ -152,7 +154,7 @@ class KernelExecution:
                 self._note_storage(step, 0, value)
 
     def bad(self, index: int, value: Any, *arguments: Any) -> None:
-        """Called when a comparison of the generated code failed: finds out in what, or lets the value pass from now
+        """Called when a comparison of the generated code failed: records what differs, or accepts such values from now
         on."""
         step = self.plan.steps[index]
         if isinstance(value, t.FakeTensor) or self._wrapped(index, value, *arguments):
@@ -165,7 +167,7 @@ class KernelExecution:
         differing |= self._memory(step, value, given)
         if differing:
             self._record(step, 0, differing, given, value)
-        elif isinstance(value, torch.Tensor):  # it differs where nothing depends on it: strides of one element
+        elif isinstance(value, torch.Tensor):  # only what does not count differs, as the stride of a dimension of one
             self._accept(step, [value], given)
 
     def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
@@ -241,8 +243,8 @@ class KernelExecution:
         return known
 
     def _bind(self, step: NodeStep, value: Any, leaves: list[Any]) -> None:
-        """Gives the symbols that begin at this step their numbers; one that nothing binds is taken from where it stands
-        alone."""
+        """Gives the symbols that begin at this step their numbers; one that nothing binds is read from a size or number
+        that is this symbol alone."""
         for name, path in step.binds:
             try:
                 self.symbols[name] = int(t.key_get(value, tuple(path)))
@@ -314,7 +316,7 @@ class KernelExecution:
         return _memory_of(self.plan.steps[place[0]].node)
 
     def _changed(self, step: NodeStep, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
-        """Whether an argument that the op does not say it writes to holds something else than before."""
+        """The mismatch where an argument changed that the op's schema does not write to; {} where none did."""
         kept = self.kept.pop(step.index, None)
         if kept is None:
             return {}
@@ -365,7 +367,7 @@ class KernelExecution:
         return True
 
     def _drop_residue(self, finding: NodeMismatch) -> None:
-        """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op
+        """After passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op
         and its fake function agree on whose memory it returns, that is a note, not a finding."""
         rest = [each for each in finding.mismatches if (each.property, each.cause) != ("alias", "stale")]
         if len(rest) < len(finding.mismatches) and self.owner.session.rewritten:
@@ -441,7 +443,7 @@ def _share_storage(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 COPIED_BYTES = 16 * 2**20
-"""Up to this size a copy is made; above, sums are kept, which need no memory."""
+"""Up to this many bytes, contents are copied; of larger tensors sums are kept, which need no memory."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -458,8 +460,7 @@ class Contents:
         self.kept = bits.clone() if self.copied else _sums(bits)
 
     def same(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor still holds the same bits; one whose shape was changed in place is looked at as far as it
-        can be."""
+        """Whether a tensor still holds the same bits; True for one whose bits cannot be read any more."""
         bits = _bits(tensor)
         if bits is None:
             return True

@@ -1,5 +1,5 @@
-"""Pictures of graphs: records -> graph as drawn (`source`) -> view (`model`) -> DOT (`dot`) -> svg, png, pdf
-(`render`).
+"""Pictures of graphs: records -> graph as drawn (`source`) -> view (`nodes`, `overview`) -> DOT (`dot`) -> svg, png,
+pdf (`picture`).
 
 A view is plain data that any renderer can show; a graph that was saved is drawn without torch. A large graph is not
 laid out node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.

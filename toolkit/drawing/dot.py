@@ -1,4 +1,4 @@
-"""A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Says nothing of a
+"""A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Depends on no
 renderer.
 
 Every text of a view comes from somebody's graph and is escaped here; ids are our own. Does not decide what is shown.
@@ -51,7 +51,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
 WEIGHT = ("convolution", "matmul", "attention", "collective", "custom", "control", "normalisation", "pooling",
           "reduction", "indexing", "random", "pointwise", "movement", "creation", "scalar", "other",
           "view")  # fmt: skip
-"""What stands for a group of nodes: the family that comes first here."""
+"""The families by weight: a group of nodes gets the first of these that it contains."""
 
 
 _MATMUL = words("""
@@ -143,7 +143,7 @@ Kind = Literal["nodes", "around", "by-module"]
 
 @dataclass
 class Box:
-    """One box. `title` is its first line, `lines` are the others; `family` is a key of families.FAMILIES.
+    """One box. `title` is its first line, `lines` are the others; `family` is a key of FAMILIES.
 
     `nodes` are the names of the graph's nodes that it stands for, `hidden` counts neighbours of theirs that were left
     out, and `detail` is a longer text for renderers that can show one on request. `focus` marks what the user asked
@@ -244,7 +244,7 @@ _MARGIN_X, _MARGIN_Y = 14.0, 9.0
 _INK, _SOFT, _LINE, _SAVED, _FOCUS = "#1a1a1a", "#444444", "#8a8f98", "#7a3fb0", "#c02020"
 _LEGEND_COLUMNS = 6
 _FRAMES = ("#f7f8fa", "#eef1f5")
-"""Fills of nested clusters by turns, so that a frame shows in its frame."""
+"""Fills of nested clusters, in turn, so that a frame is visible inside another."""
 
 
 def source(view: View) -> str:
@@ -374,7 +374,7 @@ def _box_settings(box: Box) -> dict[str, Any]:
 
 
 def _level_sides(view: View) -> bool:
-    """Whether partners on the two sides get the same height. Overviews afford that; frames around single nodes would be
+    """Whether partners on the two sides get the same height. Only overviews do; frames around single nodes would be
     stretched over the whole picture."""
     return view.kind == "by-module" and any(edge.saved for edge in view.edges)
 

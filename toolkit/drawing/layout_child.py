@@ -1,4 +1,4 @@
-"""The process in which pygraphviz lays a picture out: DOT on stdin, the finished bytes on stdout. Started by `render`.
+"""The process in which pygraphviz lays a picture out: DOT on stdin, the finished bytes on stdout. Started by `picture`.
 
 Imports nothing of ours, so that a crash in Graphviz ends this process only.
 

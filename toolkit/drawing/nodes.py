@@ -133,7 +133,7 @@ def part_of(
     prefix: str = "",
     side: str = "",
 ) -> GraphShare:
-    """The boxes of the chosen nodes (all: None) with frames around them; `prefix` and `side` as for framing.frames."""
+    """The boxes of the chosen nodes (all: None) with frames around them; `prefix` and `side` as for `frames`."""
     part = GraphShare()
     shown = set(range(len(graph.nodes)) if chosen is None else chosen)
     marks = _marks(graph, shown, focus, part)
@@ -183,7 +183,7 @@ def path_of(graph: DrawnGraph, node: DrawnNode, shown: Collection[int] | None = 
 
 
 def _edge_text(maker: DrawnNode, user: DrawnNode) -> str:
-    """The text along an edge: of several values the one that is taken."""
+    """The text along an edge: the value that it carries; for a getitem of several values, the one taken."""
     return user.value if user.base == "getitem" and user.value else maker.value
 
 

@@ -1,7 +1,7 @@
 """A graph as boxes of many nodes each: by module, where there are none by the user's lines, else by runs of neighbours.
 
-`plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them.
-Draws at most plan.MOST boxes, however large the graph is.
+`plan_of` decides which nodes share a box; `part_of` what stands in the boxes, which inputs lie in them, and what joins
+them. At most MOST boxes are drawn, however large the graph is.
 
 >>> from graphdbg.toolkit.drawing.source import of_saved
 >>> drawn = overview(of_saved(saved))
@@ -35,7 +35,8 @@ class Group:
 
 
 def acyclic(keys: Sequence[Hashable | None], inputs: Sequence[Sequence[int]]) -> list[Group]:
-    """Groups in the order of their first nodes; none depends on itself through others.
+    """Groups nodes by key, in the order of their first nodes, so that no group depends on itself through others: nodes
+    of one key may be split into several groups.
 
     `keys` has one entry for each node, None for one that is not grouped; `inputs` has the positions of those it uses.
     """
@@ -98,13 +99,13 @@ MOST = 150
 """No overview has more boxes."""
 
 WANTED = 70
-"""So many boxes are still read at a glance: another level of modules is opened only when they do not become more."""
+"""How many boxes can be read at a glance: another level of modules is opened only if it has no more boxes."""
 
 FEW = 8
-"""Fewer boxes tell too little of a graph: a level with too many is opened all the same, and neighbours share boxes."""
+"""With fewer boxes than this the next level is opened even if it has too many; neighbours then share boxes."""
 
 BUNDLES = 40
-"""Where neighbours share a box there are no more boxes than this: they are much alike."""
+"""The most boxes where neighbours share a box, since such boxes are much alike."""
 
 MOST_INPUT_BOXES = 12
 MOST_GROUPS = MOST - MOST_INPUT_BOXES - 1
@@ -179,8 +180,8 @@ def _size(count: int, boxes: int) -> int:
 
 
 def around(plan: GroupPlan, bundle: list[Group]) -> Path:
-    """The modules around a box: for a whole module those around it; for what an opened module does itself, that module
-    too."""
+    """The modules around a box: for a box of a whole module, those around that module; for nodes of an opened module
+    itself, that module too."""
     path = common([plan.path(group.members[0]) for group in bundle])
     whole = len({plan.path(group.members[0]) for group in bundle}) == 1 and path not in plan.opened
     return path[:-1] if whole else path
@@ -201,7 +202,7 @@ def overview(graph: DrawnGraph, depth: int | None = None) -> View:
 def part_of(
     graph: DrawnGraph, plan: GroupPlan, *, prefix: str = "", side: str = "", only: Collection[int] | None = None
 ) -> GraphShare:
-    """The boxes of a plan; `prefix` and `side` as for framing.frames, `only` as for `plan_of`."""
+    """The boxes of a plan; `prefix` and `side` as for `frames`, `only` as for `plan_of`."""
     part = GraphShare()
     members: dict[str, list[int]] = {}
     for number, bundle in enumerate(plan.bundles):

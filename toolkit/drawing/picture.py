@@ -1,5 +1,4 @@
-"""From a graph and what the user wants to see of it to a finished picture: chooses the view, renders it, says what it
-drew.
+"""Makes a finished picture of a graph: chooses the view that the user wants, renders it, and says what it drew.
 
 Also: DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings
 along.
@@ -278,7 +277,7 @@ def _part(side: PictureHalf, prefix: str, depth: int | None, *, collapsed: bool)
 
 def _name_gradients(forward: PictureHalf, backward: PictureHalf, part: GraphShare) -> None:
     """Adds to each box of a backward node which forward op it is a gradient of."""
-    parts: dict[int, list[DrawnNode]] = {}  # of one op that autograd saw, which may have been decomposed into several
+    parts: dict[int, list[DrawnNode]] = {}  # the nodes of each op that autograd saw: it may have been decomposed
     for index in forward.chosen:
         node = forward.graph.nodes[index]
         if node.seq_nr >= 0 and not node.is_input and node.base != "copy_":

@@ -108,7 +108,7 @@ class DrawnNode:
         return self.op in ("placeholder", "get_attr")
 
 
-class Output(NamedTuple):
+class DrawnOutput(NamedTuple):
     """One output: its number, the position of the node that makes it, and whether it is there for the backward graph
     only."""
 
@@ -125,7 +125,7 @@ class DrawnGraph:
     id: str
     stage: str
     nodes: list[DrawnNode]
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[DrawnOutput] = field(default_factory=list)
     inner: int = 0
 
     def position(self, name: str) -> int | None:
@@ -197,8 +197,8 @@ def _is_backward(stage: str, node: DrawnNode, recorded: NodeRecord, nodes: list[
 
 
 def _place_gradients(nodes: list[DrawnNode]) -> None:
-    """Gives the sums of gradients, for which autograd records no module, the module that used the value several times:
-    that of the newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
+    """Gives each sum of gradients, for which autograd records no module, the module that used the value several times:
+    the path of the newest summand, cut to the call depth of the recorded line (the first call is the root module's)."""
     for node in nodes:
         if node.backward and not node.modules and not node.is_input:
             known = [nodes[other].modules for other in sorted(node.inputs, reverse=True) if nodes[other].modules]
@@ -220,7 +220,7 @@ def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph
     return replace(graph, nodes=kept)
 
 
-def _outputs(record: GraphRecord, position: dict[str, int]) -> list[Output]:
+def _outputs(record: GraphRecord, position: dict[str, int]) -> list[DrawnOutput]:
     last = record.graph.nodes[-1] if record.graph.nodes else None
     if last is None or last.op != "output":
         return []
@@ -228,7 +228,7 @@ def _outputs(record: GraphRecord, position: dict[str, int]) -> list[Output]:
     made_for = last.meta.get("desc")
     words = made_for if isinstance(made_for, list) and len(made_for) == len(items) else [""] * len(items)
     return [
-        Output(number, position[name], "SavedForBackwards" in _word(record, word))
+        DrawnOutput(number, position[name], "SavedForBackwards" in _word(record, word))
         for number, (item, word) in enumerate(zip(items, words, strict=True))
         for name in references(item)
         if name in position

@@ -1,8 +1,8 @@
-"""What works on this machine and what is missing, as rows: the body of `graphdbg doctor`.
+"""The body of `graphdbg doctor`: what works on this machine and what is missing, as rows.
 
 Each check runs what the commands need: it imports, compiles, forks and draws. It returns a Finding (several, for
-packages) and never raises for what it looks for. torch and msgspec are imported inside the checks, so that their
-absence is a row too.
+packages) and never raises for the thing that it checks. torch and msgspec are imported inside the checks, so that their
+absence becomes a row, too.
 
 For example: `[finding.name for finding in examine() if not finding.ok and finding.essential]` gives `[]`.
 """
@@ -29,11 +29,11 @@ CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
     running.hooks,
     running.names,
 )
-"""In order."""
+"""The checks, in order."""
 
 
 def examine() -> list[HealthCheck]:
-    """All checks, in the order of what depends on what."""
+    """Runs all checks, each after those that it depends on."""
     checks: list[HealthCheck] = []
     for check in CHECKS:
         outcome = check()

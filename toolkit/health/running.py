@@ -1,7 +1,8 @@
-"""What runs graphs: the fork server, a compile of three nodes in a child of it, and a picture that is really drawn.
+"""Checks of what runs graphs: the fork server, a compile of three nodes in its child, and a picture that is really
+drawn.
 
-Also: the packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a
-row as well.
+Also: checks of the packages that graphdbg uses: each is imported in a process of its own, so that a crash or hang
+becomes a row as well.
 
 Each has a time limit, and its end is reported.
 
@@ -34,14 +35,15 @@ from ...dumps.private_names import SEEN, exists
 from ...dumps.wording import flat
 
 if TYPE_CHECKING:
-    from ..isolation import Answer
+    from ..isolation import TaskResult
 
 
 @dataclass
 class HealthCheck:
-    """What was looked for, whether it works, whether dump, ls and show cannot do without it, what was seen, what to do.
+    """The result of a check: its name, whether it works, whether dump, ls and show need it, what was found, and how to
+    fix it.
 
-    `needed_by` names what does not work where it is missing, `without` what does without.
+    `needed_by`: what does not work when it is missing; `without`: what works nevertheless.
     """
 
     name: str
@@ -59,8 +61,8 @@ class HealthCheck:
         return ": ".join(part for part in ("; ".join(words), self.fix) if part)
 
 
-class Seen(NamedTuple):
-    """What a check saw: a `HealthCheck` but for its name. `essential`: whether what it lacks is all that is
+class CheckResult(NamedTuple):
+    """The result of a check without its name. `essential`: False where an essential check lacks only a part that is not
     essential."""
 
     ok: bool
@@ -71,18 +73,19 @@ class Seen(NamedTuple):
     essential: bool = True
 
 
-def row(name: str, *, essential: bool) -> Callable[[Callable[[], Seen]], Callable[[], HealthCheck]]:
-    """Makes a row of that name of what a check saw, and of whatever it raises: a broken package may raise anything."""
+def row(name: str, *, essential: bool) -> Callable[[Callable[[], CheckResult]], Callable[[], HealthCheck]]:
+    """Decorates a check: its result, or any exception (a broken package may raise anything), becomes a row of that
+    name."""
 
-    def decorated(check: Callable[[], Seen]) -> Callable[[], HealthCheck]:
+    def decorated(check: Callable[[], CheckResult]) -> Callable[[], HealthCheck]:
         @functools.wraps(check)
         def checked() -> HealthCheck:
             try:
                 seen = check()
             except ImportError as error:
-                seen = Seen(False, f"not asked: {flat(error)}")
-            except Exception as error:  # noqa: BLE001  said in the row
-                seen = Seen(False, f"cannot be asked: {type(error).__name__}: {flat(error)}")
+                seen = CheckResult(False, f"not asked: {flat(error)}")
+            except Exception as error:  # noqa: BLE001  shown in the row
+                seen = CheckResult(False, f"cannot be asked: {type(error).__name__}: {flat(error)}")
             advice = seen.fix, seen.needed_by, seen.without
             return HealthCheck(name, seen.ok, essential and seen.essential, seen.found, *advice)
 
@@ -97,7 +100,7 @@ _OTHERS = "all other commands"
 
 
 class Package(NamedTuple):
-    """A package by its name on PyPI and its module: what needs it, and what does without."""
+    """A package by its PyPI name and its module: what needs it, and what works without it."""
 
     name: str
     module: str
@@ -148,7 +151,7 @@ name, module, path = sys.argv[1:]
 sys.path[:] = json.loads(path)
 top = module.partition(".")[0]
 try:
-    made = importlib.import_module(module)
+    importlib.import_module(module)
     whole = sys.modules[top]
     said = {"version": getattr(whole, "__version__", ""), "empty": getattr(whole, "__file__", None) is None}
     try:
@@ -165,7 +168,7 @@ os._exit(0)
 
 
 def packages() -> list[HealthCheck]:
-    """A row for each package, in the order of PACKAGES; then what is declared and is not among them."""
+    """A row for each package, in the order of PACKAGES, then for declared packages that are not listed there."""
     known = {package.name for package in PACKAGES}
     more = [name for name in declared() if name not in known]
     others = (Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more)
@@ -179,7 +182,7 @@ def declared() -> list[str]:
     need."""
     try:
         wanted = importlib.metadata.requires("graphdbg") or []
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed: PACKAGES has them all
+    except importlib.metadata.PackageNotFoundError:  # not installed but run from a checkout: PACKAGES is complete
         return []
     lines = [line for line in wanted if not re.search(r"extra\s*==\s*['\"]dev['\"]", line)]
     names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower() for line in lines]
@@ -223,7 +226,7 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     ok, state = seen
     fix, without = package.fix or f"pip install {package.name}", package.without
-    # others try to import it too: torch cannot be imported with a broken numpy, but with none
+    # other packages import it, too: torch works without numpy, but not with a broken one
     if not ok and state != _ABSENT:
         remedy = f"repair it, or remove it: {without} work without it" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
@@ -237,21 +240,21 @@ WITHOUT_INDUCTOR = (
     "ls, show, diff, draw, check, kernel, compile --until schedule and --target, and the rungs eager, nop, debug_nop, "
     "decomposed, torchscript, lazy and triton_interpret"
 )
-"""Seen by running each of them with no compiler on PATH."""
+"""Determined by running each of them with no compiler on PATH."""
 
 TRIED = ((2, 11), (2, 15))
-"""The first and the last release of torch that graphdbg was made for."""
+"""The first and the last release of torch that graphdbg supports."""
 
 
 @row("python", essential=True)
-def python() -> Seen:
+def python() -> CheckResult:
     """The version of Python."""
     version = f"{platform.python_version()} at {sys.executable}"
-    return Seen(sys.version_info >= (3, 10), version, "install Python 3.10 or newer", "every command")
+    return CheckResult(sys.version_info >= (3, 10), version, "install Python 3.10 or newer", "every command")
 
 
 @row("torch", essential=True)
-def torch_itself() -> Seen:
+def torch_itself() -> CheckResult:
     """Imports torch here, which the later checks need."""
     broken = f"repair it; {shlex.quote(sys.executable)} -c 'import torch' shows where it fails, maybe in a broken numpy"
     lost = ("every command that records or runs graphs", "ls, show, diff, draw, pack and tui")
@@ -259,18 +262,18 @@ def torch_itself() -> Seen:
         import torch
     except ModuleNotFoundError as error:
         state = "not installed" if error.name == "torch" else f"cannot be imported: {flat(error)}"
-        return Seen(False, state, "pip install torch" if error.name == "torch" else broken, *lost)
+        return CheckResult(False, state, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
-        return Seen(False, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost)
+        return CheckResult(False, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost)
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     first, last = (".".join(map(str, version)) for version in TRIED)
     other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
     state = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
-    return Seen(release >= TRIED[0], state, f"install torch {first} or newer", *lost)
+    return CheckResult(release >= TRIED[0], state, f"install torch {first} or newer", *lost)
 
 
 @row("C++ compiler", essential=False)
-def compiler() -> Seen:
+def compiler() -> CheckResult:
     """Compiles a small program with the compiler that Inductor would take."""
     lost = (
         "install a C++ compiler (g++), or name one in CXX",
@@ -279,7 +282,7 @@ def compiler() -> Seen:
     )
     name = compiler_name()
     if name is None:
-        return Seen(False, "none found", *lost)
+        return CheckResult(False, "none found", *lost)
     source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
     with temporary.folder("graphdbg-doctor-") as folder:
         path = folder / "try.cpp"
@@ -288,12 +291,12 @@ def compiler() -> Seen:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Seen(False, f"{name}: {flat(error)}", *lost)
+            return CheckResult(False, f"{name}: {flat(error)}", *lost)
     if done.returncode:
         failure = f"{name} cannot compile a small program: {flat(done.stderr)}"
-        return Seen(False, failure, *lost)
+        return CheckResult(False, failure, *lost)
     version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
-    return Seen(True, version[0] if version else name, *lost)
+    return CheckResult(True, version[0] if version else name, *lost)
 
 
 def compiler_name() -> str | None:
@@ -306,20 +309,20 @@ def compiler_name() -> str | None:
 
 
 @row("CUDA", essential=False)
-def cuda() -> Seen:
+def cuda() -> CheckResult:
     """The GPUs that torch sees."""
     import torch
 
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
         without = "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret"
-        return Seen(False, built, "", "replays of graphs of a GPU, and kernel NAME", without)
+        return CheckResult(False, built, "", "replays of graphs of a GPU, and kernel NAME", without)
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return Seen(True, f"{torch.version.cuda}: {names}")
+    return CheckResult(True, f"{torch.version.cuda}: {names}")
 
 
 @row("cache folder", essential=False)
-def cache_folder() -> Seen:
+def cache_folder() -> CheckResult:
     """Writes into the cache folder, and says what lies there."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.wording import size_text
@@ -332,24 +335,24 @@ def cache_folder() -> Seen:
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        return Seen(False, f"{home}: {error.strerror or error}", fix, "", "all commands")
+        return CheckResult(False, f"{home}: {error.strerror or error}", fix, "", "all commands")
     try:
         kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries]
-    except GraphdbgError:  # it is a link, which --clean says
+    except GraphdbgError:  # a link: --clean reports it
         kinds = []
     seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
     held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
-    return Seen(True, f"{home}: {', '.join([*seeds, held])}")
+    return CheckResult(True, f"{home}: {', '.join([*seeds, held])}")
 
 
 @row("recorder plug-in", essential=True)
-def plugin() -> Seen:
+def plugin() -> CheckResult:
     """Whether torch will load the recorder when it is imported."""
     plugins = importlib.metadata.entry_points(group="torch.backends")
     ours = next((entry.value for entry in plugins if entry.name == "graphdbg"), "")
     fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
     detail = ours or "torch does not know graphdbg"
-    return Seen(bool(ours), detail, fix, "dump", "all commands that look at what is recorded")
+    return CheckResult(bool(ours), detail, fix, "dump", "all commands that look at what is recorded")
 
 
 HOOKS_FIX = "this torch has other names there; all else is recorded"
@@ -357,9 +360,9 @@ FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
 
 
 @row("recorder hooks", essential=True)
-def hooks() -> Seen:
+def hooks() -> CheckResult:
     """Looks up each private name of the recorder's table, and says what is not recorded without it."""
-    import torch  # noqa: F401  without it no name is lost, there is none
+    import torch  # noqa: F401  without torch no name counts as missing
 
     from ..torch_private.names import HOOKS
 
@@ -369,11 +372,11 @@ def hooks() -> Seen:
             what = f"{' and '.join(hook.stages)} not recorded" if hook.stages else f"not known: {hook.lost}"
             lost.append(f"{hook.whole()} ({what})")
     state = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
-    return Seen(not lost, state, HOOKS_FIX, essential=len(lost) == len(HOOKS))
+    return CheckResult(not lost, state, HOOKS_FIX, essential=len(lost) == len(HOOKS))
 
 
 @row("private torch names", essential=False)
-def names() -> Seen:
+def names() -> CheckResult:
     """Looks up the other private names of torch in use, and says who needs those that this torch lacks."""
     import torch
 
@@ -389,7 +392,7 @@ def names() -> Seen:
     state = f"all {count} that this torch should have are there"
     if lost:
         state = f"{len(lost)} of {count} missing: {'; '.join(lost)}"
-    return Seen(not lost, state, FIX, without="all that does not name them")
+    return CheckResult(not lost, state, FIX, without="all that does not name them")
 
 
 COMPILE_LIMIT_S = 120.0
@@ -399,26 +402,26 @@ DRAW_LIMIT_S = 20.0
 
 
 @row("isolation", essential=True)
-def isolation() -> Seen:
+def isolation() -> CheckResult:
     """Checks that a child of a bare fork server answers."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import ask, fork_server
 
     fix = "graphdbg isolates each replay in a forked child; it needs Linux or macOS, and room for one more process"
     if not hasattr(os, "fork"):
-        return Seen(False, f"no fork on {platform.system()}", fix)
+        return CheckResult(False, f"no fork on {platform.system()}", fix)
     try:
         with fork_server("nothing", ()) as server:
             answer = ask("builtins:dict", {"alive": True}, 30, server=server).answer(60)
     except (OSError, TimeoutError, GraphdbgError) as error:
-        return Seen(False, flat(error), fix)
+        return CheckResult(False, flat(error), fix)
     ok = answer.status == "done" and answer.value == {"alive": True}
     seen = f"a forked child answered in {answer.seconds * 1000:.0f} ms" if ok else _trouble(answer)
-    return Seen(ok, seen, fix)
+    return CheckResult(ok, seen, fix)
 
 
 @row("wall", essential=False)
-def wall() -> Seen:
+def wall() -> CheckResult:
     """Checks the mechanisms that keep the code of other people's dumps from doing harm."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import fork_server
@@ -433,14 +436,16 @@ def wall() -> Seen:
         with fork_server("nothing", (), wall=PARTS) as server:
             built_of, is_open = server.wall()
     except (OSError, GraphdbgError) as error:
-        return Seen(False, flat(error), fix, *lost)
+        return CheckResult(False, flat(error), fix, *lost)
     seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
     could = ", ".join([*is_open, "read your files"])
-    return Seen(not is_open, f"{seen}; if code in a dump of somebody else broke out, it could {could}", fix, *lost)
+    return CheckResult(
+        not is_open, f"{seen}; if code in a dump of somebody else broke out, it could {could}", fix, *lost
+    )
 
 
 @row("compile", essential=False)
-def compiling() -> Seen:
+def compiling() -> CheckResult:
     """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with
     eager."""
     import torch
@@ -451,7 +456,7 @@ def compiling() -> Seen:
     devices += ["cuda"] if torch.cuda.is_available() else []
     lost = ("see the rows of torch, the C++ compiler and triton", NEEDS_INDUCTOR, WITHOUT_INDUCTOR)
     if not devices:
-        return Seen(False, "not tried: there is no C++ compiler, see its row")
+        return CheckResult(False, "not tried: there is no C++ compiler, see its row")
     began = time.monotonic()
     task = f"{__name__}:three_nodes"
     with fork_server(preload=(__name__,), threads=1) as server:
@@ -459,11 +464,11 @@ def compiling() -> Seen:
         try:
             answers = {device: job.answer(START_LIMIT_S) for device, job in waiting.items()}
         except TimeoutError:
-            return Seen(False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
+            return CheckResult(False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
         notes = server.notes
     said = [f"{device} {_compiled(answer)}" for device, answer in answers.items()]
     ok = all(answer.status == "done" and answer.value["same"] for answer in answers.values())
-    return Seen(ok, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
+    return CheckResult(ok, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
 
 
 def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
@@ -484,15 +489,15 @@ def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
     return {"same": torch.allclose(compiled, gm(value)), "seconds": seconds}
 
 
-def _compiled(answer: Answer) -> str:
+def _compiled(answer: TaskResult) -> str:
     if answer.status != "done":
         return _trouble(answer)
     result = "as eager" if answer.value["same"] else "and the result is not eager's"
     return f"in {answer.value['seconds']:.1f} s, {result}"
 
 
-def _trouble(answer: Answer) -> str:
-    """What happened to a child that did not answer, in words."""
+def _trouble(answer: TaskResult) -> str:
+    """A description of how a child ended that gave no answer."""
     if answer.status == "timeout":
         return f"had not ended after {answer.seconds:.0f} s"
     if answer.error is not None and answer.status == "exception":
@@ -503,7 +508,7 @@ def _trouble(answer: Answer) -> str:
 
 
 @row("graphviz", essential=False)
-def drawing() -> Seen:
+def drawing() -> CheckResult:
     """Checks that a picture can be drawn."""
     from ...dumps.errors import GraphdbgError
     from ..drawing import picture
@@ -513,10 +518,10 @@ def drawing() -> Seen:
     try:
         _, renderer = picture.rendered("digraph { a -> b }", "svg", DRAW_LIMIT_S)
     except GraphdbgError as error:
-        return Seen(False, error.why or str(error), *lost)
+        return CheckResult(False, error.why or str(error), *lost)
     if renderer == "dot":
-        return Seen(True, shutil.which("dot") or renderer)
+        return CheckResult(True, shutil.which("dot") or renderer)
     try:
-        return Seen(True, f"that of {renderer} {importlib.metadata.version(renderer)}")
+        return CheckResult(True, f"that of {renderer} {importlib.metadata.version(renderer)}")
     except importlib.metadata.PackageNotFoundError:
-        return Seen(True, f"that of {renderer}")
+        return CheckResult(True, f"that of {renderer}")

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from .client import JUDGING, ForkServer, fork_server, opened, programs
 from .processes import default_memory_bytes
-from .protocol import Answer, PendingTask, Servers, ask, raise_refusal
+from .protocol import PendingTask, Servers, TaskResult, ask, raise_refusal
 
 __all__ = [
     "JUDGING",
-    "Answer",
     "ForkServer",
     "PendingTask",
     "Servers",
+    "TaskResult",
     "ask",
     "default_memory_bytes",
     "fork_server",

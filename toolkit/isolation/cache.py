@@ -57,8 +57,8 @@ def seed_folder() -> Path:
 
 
 def known_seed() -> Path | None:
-    """The seed's folder without importing torch, as `seed_folder` recorded it for this torch, compiler and CPU; None
-    when it recorded none."""
+    """The seed's folder, found without importing torch through the note that `seed_folder` left for this torch,
+    compiler and CPU; None where there is none."""
     try:
         seeds = home() / SEEDS
         folder = seeds / (seeds / _note_name()).read_text(encoding="utf-8")
@@ -75,7 +75,7 @@ def _note(seed: Path) -> None:
 
 
 def _note_name() -> str:
-    """The name of the note on the seed, from the files of torch and of the compiler, which are quick to look at."""
+    """The name of the note that points to the seed, computed from torch's and the compiler's files, which is quick."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise RuntimeError("there is no torch")
@@ -100,11 +100,11 @@ def hold(seed: Path) -> int | None:
 
 def plant(cache_dir: Path, seed: Path, *, safely: bool = False) -> bool:
     """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none. `safely`:
-    who may write there must not write into the seed, so that links lead to it.
+    makes symbolic links instead, since a process that may write there must not change the seed's files.
     """
     held = hold(seed)
     try:
-        if not (seed / MADE).exists():  # asked when it is held: a seed that is being removed has gone by then
+        if not (seed / MADE).exists():  # checked while it is held: a seed that is being removed is gone by then
             return False
         for source in sorted((seed / "files").rglob("*")):
             target = cache_dir / source.relative_to(seed / "files")
@@ -119,15 +119,15 @@ def plant(cache_dir: Path, seed: Path, *, safely: bool = False) -> bool:
 
 
 def furnish(home: Path, seed: Path | None, *, safely: bool = False) -> bool:
-    """Plants a seed where programs find it whose cache folder is `home`/cache and whose TMPDIR is `home`/tmp; False
-    without one.
+    """Plants a seed where programs with the cache folder `home`/cache and the TMPDIR `home`/tmp find it; False without
+    a seed.
 
     Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch
     2.13.0).
     """
     if seed is None or not plant(home / "cache", seed, safely=safely):
         return False
-    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made again
+    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the program builds the header itself
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
         place = home / "tmp" / f"torchinductor_{user}" / "precompiled_headers"
         place.parent.mkdir(exist_ok=True)
@@ -142,8 +142,8 @@ def toolchain_seed() -> Path | None:
 
 
 def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
-    """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that another process made meanwhile
-    stays. `safely`: as in `plant`; the files are copied.
+    """Makes the seed from the files that `compile_probe_kernels` left in `cache_dir`. If another process made it
+    meanwhile, that one stays. `safely`: the files are copied, not linked.
 
     Raises OSError where the cache folder cannot be written.
     """
@@ -159,7 +159,7 @@ def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target) if safely else _link(source, target)
         (fresh / MADE).touch()
-        with contextlib.suppress(OSError):  # exists and is not empty: another server was first
+        with contextlib.suppress(OSError):  # not empty: another server was first
             fresh.rename(seed)
         _note(seed)
     finally:

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from .protocol import PendingTask
 
 TERMINAL = "terminal"
-"""What a payload calls the terminal that its child is to sit at."""
+"""Payload key that names the terminal device for the child."""
 _BLOCK = 1 << 16
 
 
 def join_terminal(name: str) -> None:
-    """Makes the terminal this process's own, as leader of a session: its stdin, stdout and stderr, and where Ctrl-C
-    comes from."""
+    """Makes a terminal this process's controlling terminal, as leader of a new session: its stdin, stdout and stderr,
+    and the source of Ctrl-C."""
     handle = os.open(name, os.O_RDWR)
     for number in range(3):
         os.dup2(handle, number)
@@ -55,14 +55,14 @@ def join_terminal(name: str) -> None:
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
 
 
-class Terminal:
-    """A new terminal. `name`: its device."""
+class NewTerminal:
+    """A new pseudo-terminal. `name`: the device for the child."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = os.openpty()
         self.name = os.ttyname(self._theirs)
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> NewTerminal:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +70,7 @@ class Terminal:
             os.close(handle)
 
     def join(self, asked: PendingTask, stdin: int = 0, stdout: int = 1) -> None:
-        """Carries bytes both ways until the question has ended; `stdin` is a terminal."""
+        """Passes bytes between this process and the terminal until the query has ended; `stdin` must be a terminal."""
         ended, end = os.pipe()
 
         def wait() -> None:
@@ -100,7 +100,7 @@ class Terminal:
             if stdin in ready:
                 typed = os.read(stdin, _BLOCK)
                 _write(self._ours, typed or b"\x04")
-                if not typed:  # nobody sits there any more
+                if not typed:  # end of file: nothing more will be typed
                     sources.remove(stdin)
 
     @contextlib.contextmanager
@@ -121,13 +121,13 @@ class Terminal:
 
 @contextlib.contextmanager
 def _raw(stdin: int) -> Iterator[None]:
-    """Sets the terminal to pass keys on one by one, Ctrl-C too."""
+    """Sets the terminal to raw mode: it passes each key on at once, Ctrl-C too."""
     before = termios.tcgetattr(stdin)
     try:
         tty.setraw(stdin, termios.TCSANOW)
         yield
     finally:
-        with contextlib.suppress(termios.error):  # it is gone
+        with contextlib.suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(stdin, termios.TCSANOW, before)
 
 
@@ -137,7 +137,7 @@ def _write(handle: int, data: bytes) -> None:
 
 
 TRACE_SIGNAL = signal.SIGUSR1
-"""The server sends it before it kills a child for time: faulthandler then prints where the child hangs."""
+"""Sent by the server before it kills a child for its time limit: faulthandler then prints where the child hangs."""
 
 _MEMORY_WORDS = ("can't allocate memory", "std::bad_alloc", "out of memory", "cannot allocate memory")
 
@@ -158,8 +158,8 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 def mark(stage: str) -> None:
     """Records the stage that the task enters ("compile", "run"), so that the answer names it even after a segfault;
-    no-op elsewhere. Pending work of a device belongs to the stage before: the task waits for it first
-    (`execution.settle`)."""
+    no-op elsewhere. The task first waits for pending device work (`execution.settle`), which belongs to the stage
+    before."""
     if _mark_fd is not None:
         _marks.append((stage, time.monotonic() - _began))
         os.ftruncate(_mark_fd, 0)
@@ -197,8 +197,8 @@ def failure_of(error: BaseException) -> ChildError:
 def run_child(
     query: Query, folder: Path, output_fd: int, events_fd: int, server: int, enter: Callable[[], object]
 ) -> None:
-    """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`. `enter` puts
-    it behind the wall, where it must be.
+    """The whole life of a child, from just after fork to os._exit. `folder` receives the files `reply` and `mark`.
+    `enter` puts the child behind the wall, where its query asks for that.
     """
     global _began, _events_fd
     _events_fd = events_fd
@@ -261,14 +261,12 @@ def _encode(reply: Reply) -> bytes:
 
 
 PROGRAM, COMMAND = f"{__name__}:run", f"{__name__}:execute"
-"""What is asked of children that become whole programs, each with its own environment, folder, output file and exit
-code.
+"""Tasks of children that become whole programs, each with its own environment, folder, output file and exit code.
 
-PROGRAM, of a server that is warm "bare", runs `python FILE` or `python -c CODE` as a fresh Python would, but torch is
-imported already; of our modules none is left in `sys.modules`. What such children share is what an import leaves, the
-seed of Python's hashes included. Not for CUDA, and not for a program whose environment must be set before torch is
-imported: for those, and any other command, COMMAND replaces the child, of a server of any kind, as a shell's `exec`
-does.
+PROGRAM needs a server that is warm "bare": it runs `python FILE` or `python -c CODE` as a fresh Python would, except
+that torch is imported already; no module of graphdbg is left in `sys.modules`. Such children share only what an import
+leaves, and the seed of Python's hashes. Not for CUDA, nor for a program whose environment must be set before torch is
+imported: for those, and for any other command, COMMAND replaces the child (of any server), as a shell's `exec` does.
 
 >>> asked = ask(PROGRAM, {"argv": ["repro.py"], "environment": {}, "cwd": "work", "log": "log"}, server=server)
 >>> asked.answer().exit_code
@@ -276,15 +274,14 @@ does.
 """
 WARM = "bare"
 _MODULES = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
-"""What a program that calls torch.compile imports in any case."""
+"""Modules that any program with torch.compile imports."""
 
 
 def warm() -> None:
-    """Prepares the server before its first child: the imports, and the answers of this CPU and compiler to Inductor's
-    probes."""
+    """Prepares the server before its first child: imports modules, and lets Inductor probe this CPU and compiler."""
     for name in _MODULES:
         import_module(name)
-    with contextlib.suppress(Exception):  # programs then ask for it again
+    with contextlib.suppress(Exception):  # programs then probe for themselves
         import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
 
 
@@ -316,7 +313,7 @@ def execute(program: dict[str, Any]) -> int:
 
 
 LIVES = {PROGRAM: run, COMMAND: execute}
-"""By what was asked: the rest of the child's life."""
+"""Task -> the function that the child becomes."""
 
 
 def _enter(program: dict[str, Any]) -> None:
@@ -347,10 +344,10 @@ def _run(argv: Sequence[str], main: ModuleType) -> int:
             return (end.code or 0) & 0xFF
         sys.stderr.write(f"{end.code}\n")
         return 1
-    except BaseException as error:  # noqa: BLE001  as at the end of any program
+    except BaseException as error:  # noqa: BLE001  as at any program's end
         try:
             sys.excepthook(type(error), error, error.__traceback__)
-        except SystemExit as end:  # a hook may say what the exit code is
+        except SystemExit as end:  # an excepthook may set the exit code
             return end.code & 0xFF if isinstance(end.code, int) else 1
         return 1
     return 0

@@ -25,7 +25,7 @@ from ...dumps.why import times
 from . import cache, processes
 
 GONE_PREFIX = ".gone-"
-"""A folder that is being removed: nobody who looks for its old name finds half of it."""
+"""Prefix of the new name of a folder that is being removed, so that nobody finds half of it under the old name."""
 
 _IN_USE = "a living process uses it"
 PROBES = "toolchain probes for torch"
@@ -39,12 +39,12 @@ _FILES = {
 }
 _UNKNOWN = "not made by this version of graphdbg"
 _FRESH_S = 60.0
-"""How long a folder that is being made may be without its lock."""
+"""Seconds that a folder in the making may exist without its lock."""
 
 
 class CacheItem(msgspec.Struct):
-    """One thing in the cache folder: its name, the size of its files, what it is, whether it was removed, or why it was
-    kept."""
+    """One entry of the cache folder: its name, the size of its files, what it is, and whether it was removed, or why
+    not."""
 
     name: str
     bytes: int
@@ -52,11 +52,11 @@ class CacheItem(msgspec.Struct):
     removed: bool = False
     kept: str = ""
     failed: bool = False
-    """It was kept because the system refused."""
+    """Whether it was kept because the system refused to remove it."""
 
 
 class Cleaned(msgspec.Struct):
-    """What was found and removed; `bytes` is the sum over the entries."""
+    """The entries that were found, and what became of them."""
 
     folder: str
     dry_run: bool
@@ -106,7 +106,7 @@ def size_bytes(path: Path) -> int:
 
 
 def _things(folder: Path) -> list[Path]:
-    """The entries of the cache folder; the folder of seeds stands for its content."""
+    """The entries of the cache folder; in place of the seeds folder, each of its entries."""
     if folder.is_symlink():
         fix = f"remove what is in {folder.resolve()} yourself, or set XDG_CACHE_HOME"
         raise EnvironmentLackError(f"will not clean {folder}", "it is a link, and links are not followed", fix)
@@ -140,7 +140,7 @@ def _what(path: Path) -> str:
 
 
 def _noted(path: Path) -> str | None:
-    """The name of the seed that a note is about."""
+    """The name of the seed that a note refers to; None for other files."""
     if path.parent.name != cache.SEEDS or not path.name.startswith(cache.NOTE_PREFIX) or path.is_symlink():
         return None
     try:
@@ -181,7 +181,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _held(folder: Path) -> bool:
-    """Whether a folder is in use. One that is being made has its lock a moment later."""
+    """Whether a folder is in use. A folder in the making gets its lock a moment later."""
     try:
         handle = os.open(folder / processes.ALIVE, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:

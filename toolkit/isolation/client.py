@@ -37,7 +37,7 @@ from .child import WARM
 from .heartbeat import waited
 from .imports import TRUST
 from .processes import default_memory_bytes
-from .protocol import Answer, ChildError, Events, Frames, PendingTask, Query, Ready, frame_of
+from .protocol import ChildError, Events, Frames, PendingTask, Query, Ready, TaskResult, frame_of
 from .wall import PARTS
 
 _REMOVED = (
@@ -54,18 +54,18 @@ KEPT = (
     "ROCR_VISIBLE_DEVICES", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "SYSTEMROOT", "USER", "LOGNAME", "CPATH",
     "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
 )  # fmt: skip
-"""What a program needs to find Python, compilers and devices. Settings of torch are not among them: a repro makes its
-own."""
+"""Environment variables that a program needs to find Python, compilers and devices. Torch settings are not among them:
+a repro sets its own."""
 UNKNOWN = "this was recorded by somebody else, or on another machine"
 FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""A process that forks must have no worker processes of Inductor's and no CUDA."""
+"""Settings for a process that forks: no Inductor worker processes, and no CUDA initialisation."""
 
 
 def program_environment(
     cache_dir: Path, tmp: Path, path: Sequence[str] = (), user: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The variables for a program of its own, with private caches. `path`: folders where it finds modules beside
-    torch. `user`: the variables besides; those in KEPT where none are given."""
+    """The environment variables of a separate program, with private caches. `path`: folders with its modules besides
+    torch; `user`: the user's variables to keep (default: those in KEPT)."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ} if user is None else dict(user)
     if path:
         kept["PYTHONPATH"] = os.pathsep.join([*filter(None, [kept.get("PYTHONPATH")]), *path])
@@ -83,21 +83,21 @@ def _private(cache_dir: Path, tmp: Path) -> dict[str, str]:
 def server_environment(
     cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ, *, by_list: bool = False
 ) -> dict[str, str]:
-    """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and
-    TMPDIR. `by_list`: of the user's variables it has those in KEPT.
+    """The environment variables of the server: no recorder, one thread, CUDA queried through NVML only, private cache
+    and TMPDIR. `by_list`: of the user's variables only those in KEPT.
 
     TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled
     headers there.
     """
     kept = {name: value for name, value in user.items() if name not in _REMOVED and not name.startswith("GRAPHDBG")}
-    if by_list:  # HOME is another one in its children, and what pip installed for the user stays where it was
+    if by_list:  # its children have another HOME; this keeps packages of `pip install --user` importable
         kept = {name: value for name, value in kept.items() if name in KEPT} | {"PYTHONUSERBASE": site.getuserbase()}
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
     return kept | FORKING | single | _private(cache_dir, tmp)
 
 
 READ = ("path", "case", "ready", "before", "forward", "after", "work")
-"""What a payload calls the folders that its task reads."""
+"""Payload keys of folders that a task reads."""
 
 
 def trusted(payload: Mapping[str, Any]) -> bool | None:
@@ -106,13 +106,13 @@ def trusted(payload: Mapping[str, Any]) -> bool | None:
     if TRUST in (payload.get("imports") or ()):
         return True
     read = {name: Path(payload[name]) for name in READ if payload.get(name)}
-    if "work" in read and temporary.mine(read["work"]):  # this process made it, for what came of the others
+    if "work" in read and temporary.mine(read["work"]):  # made by this process from the other folders
         del read["work"]
     return all(map(trust.trusted, read.values())) if read else None
 
 
 def _written(payload: Mapping[str, Any]) -> list[str]:
-    """Makes the folders that a task writes into, and returns them."""
+    """Creates the folders that a task writes into, and returns them."""
     folders = [Path(payload[name]) for name in ("work", "folder") if payload.get(name)]
     folders += [Path(payload[name]).parent for name in ("out", "keep", "shared", "meeting", "cwd") if payload.get(name)]
     for folder in folders:
@@ -122,23 +122,23 @@ def _written(payload: Mapping[str, Any]) -> list[str]:
 
 
 class Pending(PendingTask):
-    """A query on its way in one life of a server."""
+    """A query in progress on one server process."""
 
     def __init__(self, query: Query, process: _Process) -> None:
         self.query, self._process = query, process
         self._last: msgspec.Raw | None = None
         self._coming: SimpleQueue[msgspec.Raw | None] = SimpleQueue()
-        """Events that nobody took yet, and None behind the last."""
+        """Events not yet taken by a reader; None follows the last one."""
         self._done = threading.Event()
-        self._answer: Answer | None = None
+        self._answer: TaskResult | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """Each event as it comes, once, until the query has ended."""
+        """Yields each event once, as it arrives, until the query has ended."""
         while (event := self._coming.get()) is not None:
             yield msgspec.json.decode(event)
-        self._coming.put(None)  # for whoever asks again
+        self._coming.put(None)  # for the next reader
 
-    def answer(self, timeout_s: float | None = None) -> Answer:
+    def answer(self, timeout_s: float | None = None) -> TaskResult:
         if timeout_s is None:
             waited(self._done, self._process.ready, self.query.function, self.query.payload, self.query.limit_s)
         elif not self._done.wait(timeout_s):
@@ -149,7 +149,7 @@ class Pending(PendingTask):
     def kill(self) -> None:
         self._process.kill(self.query)
 
-    def _resolve(self, answer: Answer) -> None:
+    def _resolve(self, answer: TaskResult) -> None:
         if not self._done.is_set():
             self._answer = answer
             if answer.value is None and self._last is not None:
@@ -163,11 +163,11 @@ class Pending(PendingTask):
 
 
 Joined = tuple[socket.socket, "subprocess.Popen[bytes]"]
-"""The connection to a process that serves, and the process that it belongs to."""
+"""The connection to a process that serves, and that process."""
 
 
 class _Process:
-    """One life of the server process: its socket, its temporary folder, the queries that it owes."""
+    """One server process: its socket, its temporary folder, the unanswered queries."""
 
     def __init__(self, settings: dict[str, Any], cache_dir: Path | None, joined: Joined | None = None) -> None:
         self.owner, self.joined = os.getpid(), joined is not None
@@ -221,8 +221,7 @@ class _Process:
         return ours, process
 
     def furnish(self) -> None:
-        """Gives whole programs the toolchain probes, also those that were made since this began; by one thread at a
-        time."""
+        """Plants the toolchain probes for whole programs, as soon as a seed exists; one thread at a time."""
         with self.lock:
             if not self.furnished:
                 self.furnished = cache.furnish(self.root, cache.known_seed(), safely=self.walled)
@@ -257,7 +256,7 @@ class _Process:
         self.ready.set()
 
     def _take(self, body: bytes) -> None:
-        message = msgspec.json.decode(body, type=Ready | Answer | Events)
+        message = msgspec.json.decode(body, type=Ready | TaskResult | Events)
         if isinstance(message, Ready):
             self.notes, self.warm_seconds = message.notes, message.seconds
             self.start_s = time.monotonic() - self.begun
@@ -278,11 +277,11 @@ class _Process:
         if pending is not None:
             pending._resolve(message)
 
-    def _lost(self, query: Query) -> Answer:
+    def _lost(self, query: Query) -> TaskResult:
         log = ""
         with contextlib.suppress(OSError):
             log = (self.root / "server.log").read_text(errors="replace")[-4000:]
-        return Answer(
+        return TaskResult(
             query.id, "lost", output=log, error=ChildError("ServerLost", "the fork server ended before the answer came")
         )
 
@@ -296,7 +295,7 @@ class _Process:
         try:
             self.process.wait(0 if self.joined else 5)
         except subprocess.TimeoutExpired:
-            if not self.joined:  # a program of the user's goes on to its end
+            if not self.joined:  # the user's own program runs on
                 self.process.kill()
                 self.process.wait()
         self.socket.close()
@@ -305,7 +304,7 @@ class _Process:
 
 
 class ForkServer:
-    """A lazily started fork server; a context manager, and closed at exit in any case.
+    """A fork server, started when first needed; a context manager, and closed at exit in any case.
 
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end).
     `threads`: for each child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no
@@ -333,7 +332,7 @@ class ForkServer:
         self._threads, self._memory_bytes = threads, memory_bytes
         self._settings: dict[str, Any] = {"warm": warm, "preload": list(preload), "wall": wall and list(wall)}
         self._walled: ForkServer | None = None
-        """The server for what is not trusted."""
+        """A second server, behind a wall, for queries that are not trusted."""
         self._handed: Path | None = None
         self._lock = threading.Lock()
         self._process: _Process | None = None
@@ -358,7 +357,7 @@ class ForkServer:
         """
         ours, walled = trusted(payload) if ours is None else ours, self._settings["wall"] is not None
         other = not ours if ours is not None else self._process is None and self._walled is not None
-        if other and not walled and "command" not in payload:  # a command of the user's own goes free
+        if other and not walled and "command" not in payload:  # the user's own command is not restricted
             return self._behind().submit(function, payload, limit_s, stage_limits=stage_limits, ours=ours)
         with self._lock:
             self._check_open()
@@ -381,7 +380,7 @@ class ForkServer:
 
     @property
     def home(self) -> ForkServer:
-        """The server that this process uses: itself."""
+        """This server, the one that this process uses."""
         return self
 
     def start(self) -> _Process:
@@ -394,7 +393,7 @@ class ForkServer:
         return self._ready().warm_seconds
 
     def wall(self) -> tuple[list[str], list[str]]:
-        """The mechanisms of its children's wall, and what they leave open; waits until the server is ready."""
+        """The wall's mechanisms for children, and what they leave open; waits until the server is ready."""
         process = self._ready()
         return process.built_of, process.open
 
@@ -404,8 +403,8 @@ class ForkServer:
         return process
 
     def scratch_file(self, suffix: str) -> Path:
-        """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a
-        folder of its own, so that a task that gets another path cannot."""
+        """A path for a task's large result, in a folder of its own, so that no other task can write to it; lives as
+        long as this server."""
         with self._lock:
             self._last_id += 1
             if self._handed is None or not temporary.mine(self._handed):
@@ -428,19 +427,19 @@ class ForkServer:
 
     @property
     def start_s(self) -> float:
-        """The seconds that were waited until it was ready; 0 before."""
+        """Seconds from the start until the server was ready; 0 before."""
         behind = self._walled.start_s if self._walled is not None else 0.0
         return behind + (self._process.start_s if self._process is not None else 0.0)
 
     @property
     def notes(self) -> list[str]:
-        """What the server could not prepare, in sentences; empty before it is ready."""
+        """Sentences about what the server could not prepare; empty before it is ready."""
         mine = list(self._process.notes) if self._process else []
         return mine + [note for note in (self._walled.notes if self._walled else []) if note not in mine]
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, None while it is not running; of two, that of the one for what is trusted."""
+        """The server's process id, None while it is not running; with two servers, that of the trusted one."""
         if self._process is None:
             return self._walled.pid if self._walled is not None else None
         return self._process.process.pid
@@ -491,7 +490,7 @@ JUDGING = (
     "graphdbg.toolkit.rungs.inductor_nofuse",
     "graphdbg.toolkit.rungs.torchscript",
 )
-"""What a server should import once for tasks that load a graph and judge it."""
+"""Modules that a server should import once for tasks that load and judge a graph."""
 
 
 def fork_server(
@@ -503,15 +502,15 @@ def fork_server(
     cache_dir: Path | None = None,
     wall: Collection[str] | None = None,
 ) -> ForkServer:
-    """A fork server. `threads` of each child: None for all cores; `memory_bytes` of each: None for most of the
-    machine's, but no limit where nothing of ours is run."""
+    """Creates a fork server. `threads` of each child: None for all cores; `memory_bytes` of each child: None for most
+    of the machine's, but no limit where children run no graphdbg code."""
     memory = memory_bytes or (None if warm in (WARM, "nothing") else default_memory_bytes())
     return ForkServer(cache_dir, threads or os.cpu_count() or 1, memory, warm=warm, preload=preload, wall=wall)
 
 
 @contextmanager
 def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Iterator[ForkServer]:
-    """The server that was given, or one of our own that judges and imports the modules of `tasks`, closed at the
+    """Yields the given server, or a new one for judging that also imports the modules of `tasks` and is closed at the
     end."""
     if given is not None:
         yield given
@@ -522,8 +521,8 @@ def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Ite
 
 @contextmanager
 def programs(wall: Collection[str] | None = None) -> Iterator[ForkServer]:
-    """A server that imports torch from now on, in which whole programs then run without that wait (`child.PROGRAM`).
-    CPU only."""
+    """Yields a server that imports torch right away, so that whole programs run in it without that wait
+    (`child.PROGRAM`). CPU only."""
     with fork_server(WARM, (), wall=wall) as server:
         server.start()
         yield server

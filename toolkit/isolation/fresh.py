@@ -1,9 +1,9 @@
-"""Programs in fresh processes, each with its own Inductor cache, beside no recorder.
+"""Runs programs in fresh processes, each with its own Inductor cache and without a recorder.
 
-They get an environment by allow-list, an empty working folder and nothing of ours. A private cache starts as a copy of
-the toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel.
-With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours: the runs then share
-that import and the seed of Python's hashes, and still no cache, folder or compiled thing.
+They get an environment by allow-list, an empty working folder and no graphdbg. A private cache starts as a copy of the
+toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel.
+With a `bare` fork server a run is a child of a Python that has imported torch but not graphdbg: such runs share that
+import and the seed of Python's hashes, but no cache, folder or compiled code.
 
 >>> run_command([sys.executable, "-c", "print(1)"], limit_s=60).output
 '1\\n'
@@ -31,9 +31,9 @@ from .processes import owned
 from .protocol import ask
 
 LIMIT_S = 800.0
-"""More than twice the longest that a repro of a hang waits (`suite.MOST_S`), and its start."""
+"""More than twice the longest wait of a repro of a hang (`suite.MOST_S`), plus its start."""
 _NO_LIMIT_S = 1e9
-"""The limit of a child whose time is watched here, where it can also be stopped."""
+"""The limit given to the server: this module watches the time itself, so that a run can also be stopped."""
 _LOG_CHARACTERS = 4_000_000
 
 BUG, GONE, UNSURE = 1, 0, 2
@@ -41,7 +41,7 @@ BUG, GONE, UNSURE = 1, 0, 2
 
 
 @dataclass(frozen=True)
-class Trial:
+class FreshRun:
     """One run: the exit code (negative: the signal; None: over the time limit), what it printed, and its time."""
 
     code: int | None
@@ -49,7 +49,9 @@ class Trial:
     seconds: float
 
 
-def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any) -> Trial:
+def run_once(
+    program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any
+) -> FreshRun:
     """Runs one fresh process of a program. `how`: arguments of `run_command`."""
     trial = run_command([python, str(program.resolve()), *flags], limit_s=limit_s, **how)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
@@ -66,13 +68,13 @@ def run_command(
     bare: ForkServer | None = None,
     wall: Collection[str] | None = None,
     user: Mapping[str, str] | None = None,
-) -> Trial:
-    """Runs any command in such a process; `after` may read what it left in its working folder before that vanishes.
+) -> FreshRun:
+    """Runs any command in such a process; `after` may read the working folder before it is deleted.
 
-    `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
-    folders where it finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare`
-    server it begins there, with torch imported. `wall`: the mechanisms that shut it in (see `isolation.wall`), as
-    `bare` is. `user`: variables in place of those of the allow-list.
+    `seed`: a folder of toolchain probes to copy into the private cache; None: the cache starts empty. `path`: folders
+    with its modules besides torch. `stop`: set from another thread, ends the run at once. `bare`: a server in which the
+    run starts, with torch imported. `wall`: the mechanisms to shut it in (see `isolation.wall`), as in `bare`. `user`:
+    variables in place of the allow-list's.
     """
     with owned("graphdbg-verify-") as scratch:
         cache, tmp, cwd, home = (scratch / name for name in ("cache", "tmp", "cwd", "home"))
@@ -93,10 +95,10 @@ def run_command(
         code, output = ran
         if after is not None:
             after(cwd)
-        return Trial(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
+        return FreshRun(code, output.replace(f"{scratch}{os.sep}", ""), time.monotonic() - started)
 
 
-def run_many(program: Path, times: int, *flags: str, **how: Any) -> list[Trial]:
+def run_many(program: Path, times: int, *flags: str, **how: Any) -> list[FreshRun]:
     """Runs several fresh processes, as many at once as there are cores; an interrupt ends them all. `how`: arguments of
     `run_once`."""
     stop = threading.Event()
@@ -107,7 +109,7 @@ def run_many(program: Path, times: int, *flags: str, **how: Any) -> list[Trial]:
 
 @contextlib.contextmanager
 def ending(stop: threading.Event) -> Generator[None]:
-    """Sets `stop` when an exception, such as an interrupt, leaves the block, so that no process goes on unattended."""
+    """Sets `stop` when an exception, such as an interrupt, leaves the block, so that no process runs on unattended."""
     try:
         yield
     except BaseException:
@@ -124,8 +126,8 @@ def _ran(
     limit_s: float,
     stop: threading.Event | None,
 ) -> tuple[int | None, str]:
-    """Exit code and output of a program and all that it starts; they die at the limit, when interrupted, and when we
-    die.
+    """Exit code (None: over the limit, or stopped) and output of a program; it and all that it starts die with this
+    process, too.
 
     Raises EnvironmentLackError where the server has died.
     """

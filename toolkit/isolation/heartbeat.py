@@ -1,4 +1,4 @@
-"""A line now and then while a question is on its way, for commands whose user would otherwise look at nothing for
+"""Prints a line now and then while a query is in progress, for commands whose user would otherwise see nothing for
 minutes.
 
 Silent unless switched on: a library must not write to its caller's terminal. One listener serves the whole process.
@@ -29,18 +29,18 @@ _listening: list[Listener] = []
 
 
 def beating(listener: Listener) -> AbstractContextManager[None]:
-    """Inside, `listener` gets a line every `BEAT_S` seconds for each question that is waited for."""
+    """Within the block, `listener` gets a line every `BEAT_S` seconds for each query that is waited for."""
     return _among(_beating, listener)
 
 
 def send(text: str) -> None:
-    """Sends a line at once."""
+    """Passes a line to the present listener at once."""
     for listener in (_beating or _listening)[-1:]:
         listener(text)
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Inside, `listener` gets what is sent at once, without the lines in between."""
+    """Within the block, `listener` gets the lines of `send`, but no lines about time."""
     return _among(_listening, listener)
 
 
@@ -56,8 +56,8 @@ def _among(listeners: list[Listener], listener: Listener) -> Iterator[None]:
 def waited(
     done: threading.Event, ready: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float
 ) -> None:
-    """Waits for a question's end, however long that takes, and sends the lines in between. The question's own time
-    begins when the server is `ready`."""
+    """Waits for a query's end, however long that takes, and sends lines meanwhile. The query's own time starts when the
+    server is `ready`."""
     began, was_ready = time.monotonic(), ready.is_set()
     while not done.wait(BEAT_S if _beating else None):
         if not was_ready and ready.is_set():
@@ -71,7 +71,7 @@ def waited(
 
 
 def _what(function: str, payload: Mapping[str, Any]) -> str:
-    """A question in words, as far as its payload shows: the rung, and the graph by its id; two stages by theirs."""
+    """A query in words, from its payload: the rung and the graph's id; for two stages both ids."""
     task = function.partition(":")[0].rpartition(".")[2]
     graph, before, after = (
         str(payload.get(key) or "").rpartition(f"/{GRAPHS_FOLDER}/")[2] for key in ("path", "before", "after")

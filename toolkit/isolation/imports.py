@@ -1,5 +1,5 @@
 """Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or
-change torch. `--trust` is handed on as one more of them.
+change torch. `--trust` is passed on as one more module.
 
 Never imports what a dump names, only what the user asked for.
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports them in order, a path as a file, and lets Inductor look again at tables of its own that they may have
-    changed. Raises UsageError with the file and the line for what cannot be imported, whatever it raises."""
+    """Imports modules in order, a path as a file, and makes Inductor reread tables that they may have changed. Raises
+    UsageError with file and line for a module whose import raises anything."""
     for name in names:
         try:
             _import(name)
@@ -54,7 +54,7 @@ def _import(name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{name} is not a Python file")
     if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # it may import its neighbours
+        sys.path.append(str(path.parent))  # the file may import its neighbours
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -70,8 +70,8 @@ def _place(error: BaseException) -> str:
 
 
 def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
-    """The modules to import, ready to be passed on: a path is made absolute; the script of the run that `target` names
-    is not imported, which would run it again, but gives its definitions as recorded.
+    """The modules to import, in a form to pass on: paths made absolute. The script of the run that `target` names is
+    not imported, which would run it again; its definitions are run as recorded instead.
 
     Reads files and imports nothing. Raises UsageError for what is not there, and for a file that is no Python.
     """
@@ -91,8 +91,8 @@ def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
 
 
 def file_of(name: str) -> str:
-    """The file of a module that is not imported for it; "" for one without a file. Raises UsageError where there is
-    none."""
+    """The file of a module, found without importing it; "" for one without a file. Raises UsageError where there is no
+    such module."""
     if _is_path(name):
         if not Path(name).is_file():
             raise CannotImportError(
@@ -102,7 +102,7 @@ def file_of(name: str) -> str:
     first, _, rest = name.partition(".")
     try:
         spec = importlib.util.find_spec(first)
-    except ValueError:  # a module that is there already, and says nothing of itself
+    except ValueError:  # already imported, and without a spec
         return ""
     if spec is None:
         why = f"Python finds no module {first} from here"
@@ -129,7 +129,7 @@ def _parsed(name: str, path: str) -> str:
 
 
 def _is_script(path: str, text: str, target: str) -> bool:
-    """Whether a file is the program that a run recorded. Raises UsageError where it was and has changed since."""
+    """Whether a file is the script that a run recorded. Raises UsageError where it was but has changed since."""
     from ...dumps.store import resolve
 
     try:
@@ -146,7 +146,7 @@ def _is_script(path: str, text: str, target: str) -> bool:
 
 
 def _scripts(recorded: Run | SavedGraph) -> list[tuple[str, str | None]]:
-    """The names of the programs that a run's processes ran, and the copy that was kept of each."""
+    """The script of each of a run's processes: its name, and the kept copy of its text."""
     from ...dumps.sources import Sources
 
     run = recorded if hasattr(recorded, "processes") else getattr(recorded, "run", None)
@@ -163,12 +163,12 @@ def _is_path(name: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """A module as a command line names it: by a relative path where that is shorter."""
+    """A module as to type it: a path relative to the current folder where that is shorter."""
     return name if not _is_path(name) else min(name, os.path.relpath(name), key=len)
 
 
 def homes_of(names: Sequence[str]) -> list[str]:
-    """The folders that another process needs on its path to find these modules. Imports none of them."""
+    """The folders that another process needs on its path to import these modules. Imports none of them."""
     folders: list[str] = []
     for name in without_trust(names):
         if _is_path(name):
@@ -181,8 +181,8 @@ def homes_of(names: Sequence[str]) -> list[str]:
 
 
 def run_line(program: str, imports: Sequence[str]) -> str:
-    """The line that runs a repro; those of these modules that it imports, and that were given as files or lie in this
-    folder, are found through PYTHONPATH.
+    """The command line that runs a repro. PYTHONPATH covers those of the modules that the repro imports, if they were
+    given as files or are in the current folder.
 
     >>> run_line("small/repro.py", ["json", "/home/ann/plant.py"])
     'PYTHONPATH=/home/ann python small/repro.py'
@@ -198,17 +198,17 @@ def run_line(program: str, imports: Sequence[str]) -> str:
 
 
 TRUST = "graphdbg.toolkit.triton.trusted"
-"""The module that stands for the user's word `--trust` (see `triton.trusted`), so no command has anything else to do
-with it."""
+"""The module that stands for the option `--trust` (see `triton.trusted`): passed on with the imports, it needs no
+option of its own."""
 
 
 def with_trust(imports: Sequence[str], trust: bool) -> tuple[str, ...]:
-    """The modules to import, and the one that says that the user trusts the dump."""
+    """The modules to import, with TRUST added where the user trusts the dump."""
     return (*(name for name in imports if name != TRUST), *([TRUST] if trust or TRUST in imports else []))
 
 
 def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
-    """The modules that the user named."""
+    """The modules without TRUST: those that the user named."""
     return tuple(name for name in imports if name != TRUST)
 
 

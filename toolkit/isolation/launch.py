@@ -73,9 +73,9 @@ def run(
     attend: Callable[[subprocess.Popen[bytes]], int | None] | None = None,
     stdout: int | None = None,
 ) -> int:
-    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`
-    is called with the process while it runs, and returns an exit code where it is waited for no longer; `stdout`: a
-    descriptor in place of ours.
+    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`:
+    called with the running process; an exit code that it returns ends the wait; `stdout`: a descriptor in place of this
+    process's.
 
     Signals sent to us go on to the child, except those that this process ignores from its start; SIGINT and SIGQUIT
     reach it from the terminal, and this process waits for its end. `on_signal` is called with each number. SIGKILL to
@@ -145,8 +145,8 @@ def python_of(command: Sequence[str]) -> str | None:
 
 
 def lacks(python: str) -> str:
-    """Which of torch and graphdbg a Python cannot import, and whether torch there lacks the `plug-in`, asked in that
-    Python; "" when it has all or cannot be asked."""
+    """Which of torch and graphdbg a Python cannot import, or "plug-in" where its torch does not see graphdbg's entry
+    point, asked in that Python; "" when it has all or cannot be asked."""
     program = (
         "import importlib.metadata as m, importlib.util as u; names = [e.name for e in "
         "m.entry_points(group='torch.backends')]; lost = [n for n in ('torch', 'graphdbg') if u.find_spec(n) is None]; "
@@ -156,7 +156,8 @@ def lacks(python: str) -> str:
 
 
 def printed_by(command: Sequence[str]) -> str:
-    """Standard output of a probe; empty when it is missing, fails or hangs (a driver in a bad state does)."""
+    """The standard output of a probe command; "" when it is missing, fails or hangs (as with a driver in a bad
+    state)."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

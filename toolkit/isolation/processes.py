@@ -1,7 +1,8 @@
-"""Looks at processes by /proc: who descends from whom, what they hold, and which ones a dead server has left behind.
+"""Inspects processes through /proc: who descends from whom, what they hold, and which ones a dead server has left
+behind.
 
-Everything here is empty or does nothing where /proc is missing. Only descendants of a server of ours are touched: those
-are known by their parents, or by the TMPDIR that a server gives to all that it starts.
+Where /proc is missing, everything here is empty or does nothing. Only descendants of a graphdbg server are touched:
+they are known by their parents, or by the TMPDIR that a server gives to all that it starts.
 
 >>> os.getpid() in descendants(os.getpid())
 False
@@ -55,12 +56,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def started(pid: int) -> int | None:
-    """When a process began, in the kernel's ticks since boot; None when it is gone."""
+    """The start time of a process, in the kernel's ticks since boot; None when it is gone."""
     return _stat(pid, 19)
 
 
 def held_bytes(pid: int) -> int:
-    """Resident memory that is no mapped file; 0 when the process is gone."""
+    """Bytes of resident memory, without mapped files; 0 when the process is gone."""
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))) * 1024
@@ -75,7 +76,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def started_under(tmp: Path) -> list[int]:
-    """Processes whose TMPDIR is that folder: all that a server with it started, sessions of their own included."""
+    """Processes whose TMPDIR is that folder: all that its server started, even in sessions of their own."""
     wanted = f"TMPDIR={tmp}".encode()
     pids: list[int] = []
     for pid in _pids():
@@ -86,7 +87,7 @@ def started_under(tmp: Path) -> list[int]:
 
 
 def written_by(pids: Iterable[int]) -> list[Path]:
-    """What compilers and linkers among these processes write (`-o FILE`), as far as it lies in the Inductor cache."""
+    """Files in the Inductor cache that compilers and linkers among these processes are writing (`-o FILE`)."""
     cache = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "/nonexistent"))
     outputs: list[Path] = []
     for pid in pids:
@@ -98,7 +99,8 @@ def written_by(pids: Iterable[int]) -> list[Path]:
 
 
 class Stalls:
-    """How long processes stood ready to run while the machine ran others: time that is not theirs.
+    """Sums how long processes were ready to run while the machine ran others: that time does not count against their
+    limits.
 
     Where the kernel does not count it, it is 0.
     """
@@ -109,7 +111,8 @@ class Stalls:
         self._last: float | None = None
 
     def seconds(self, pids: Iterable[int], now: float) -> float:
-        """Adds what these waited since the last call, no more than the time that has passed; returns the sum."""
+        """Adds the waiting time of these processes since the last call, at most the time that has passed; returns the
+        sum."""
         waited = {pid: ns for pid in pids if (ns := _waited_ns(pid)) is not None}
         fresh = sum(value - self._waited.get(pid, 0) for pid, value in waited.items()) / 1e9
         passed = fresh if self._last is None else now - self._last
@@ -140,7 +143,7 @@ def shared_memory(pids: Iterable[int]) -> set[Path]:
 
 
 def forget_shared_memory(pids: Iterable[int], mapped: Iterable[Path]) -> None:
-    """Removes what dead processes left in /dev/shm: what they mapped and nobody else does, and what torch named after
+    """Removes what dead processes left in /dev/shm: files that only they mapped, and files that torch named after
     them."""
     gone = {str(pid) for pid in pids}
     left = {path for path in mapped if path.exists()}
@@ -196,16 +199,17 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
     os.setsid()
     die_with_parent(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # the kernel takes the child first, never the user's process
+    with contextlib.suppress(OSError):  # under memory pressure the kernel kills the child first, not the user's process
         Path("/proc/self/oom_score_adj").write_text("1000")
     if memory_bytes is not None and address_space_tells():
         limit = _mapped_bytes() + memory_bytes
-        with contextlib.suppress(OSError, ValueError):  # a stricter limit of the user's stays
+        with contextlib.suppress(OSError, ValueError):  # the user's own limit is stricter
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def address_space_tells() -> bool:
-    """Whether address space measures memory here: not with an NVIDIA driver present."""
+    """Whether a limit on address space is meaningful here: not with an NVIDIA driver, since CUDA reserves so much of
+    it."""
     return not Path("/dev/nvidiactl").exists()
 
 
@@ -228,8 +232,7 @@ def oom_kills() -> int:
 
 
 def default_memory_bytes(jobs: int = 1) -> int:
-    """The memory that a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or
-    cgroup's) memory."""
+    """The default memory limit of a child: nine tenths of this machine's (or cgroup's) memory, divided by `jobs`."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
@@ -239,8 +242,8 @@ def default_memory_bytes(jobs: int = 1) -> int:
 
 def end_openmp_threads() -> None:
     """Ends the threads that OpenMP keeps for the calling thread: a fork has none of them, and its first parallel region
-    would wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5),
-    nothing happens.
+    would wait for them forever. OpenMP starts them again when needed. No-op where the library cannot do this (before
+    OpenMP 5).
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).omp_pause_resource_all(_OMP_PAUSE_HARD)
@@ -251,22 +254,22 @@ PREFIXES = ("graphdbg-server-", "graphdbg-minify-", "graphdbg-verify-", "graphdb
 
 
 def make(prefix: str) -> tuple[Path, int]:
-    """A fresh folder and the descriptor that holds it; `prefix` is one of PREFIXES. Removes left-over folders first."""
+    """Makes a temporary folder; returns it and the descriptor that holds it. `prefix`: one of PREFIXES. Removes
+    left-over folders first."""
     assert prefix in PREFIXES
     remove_left_over()
     return temporary.held(prefix)
 
 
 def owned(prefix: str) -> AbstractContextManager[Path]:
-    """A fresh folder that goes at the end of the block, or soon after this process is killed."""
+    """Yields a temporary folder, removed at the end of the block, or soon after this process is killed."""
     assert prefix in PREFIXES
     remove_left_over()
     return temporary.folder(prefix, remove)
 
 
 def remove(folder: Path) -> None:
-    """Removes the folder, and ends the processes that were started under it and still write into it, except this
-    one."""
+    """Removes the folder; ends the processes that were started under it and still write into it, except this one."""
     for _ in range(50):
         started = started_under(folder / "tmp")
         kill(started)
@@ -277,7 +280,7 @@ def remove(folder: Path) -> None:
 
 
 def remove_left_over() -> list[Path]:
-    """Removes folders of ours that nobody holds, where temporary folders are made; returns them."""
+    """Removes graphdbg's temporary folders that no process holds; returns them."""
     return temporary.remove_left_over(PREFIXES, remove)
 
 

@@ -62,7 +62,7 @@ def frames_of(error: BaseException) -> list[str]:
     return [f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_name}" for frame in reversed(frames)]
 
 
-class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
+class TaskResult(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
@@ -93,8 +93,8 @@ class Events(msgspec.Struct, tag="events"):
 
 
 class Ready(msgspec.Struct, tag="ready"):
-    """The server's first frame: how long its warm-up took, what it could not do (sentences); what its wall is built of,
-    and what that leaves open.
+    """The server's first frame: seconds of its warm-up, sentences about what it could not do, the mechanisms of its
+    wall, and what these leave open.
     """
 
     seconds: float
@@ -129,7 +129,7 @@ class Frames:
 
 
 class Servers(Protocol):
-    """A fork server, or anything with its interface. `home`: the fork server of this process."""
+    """The interface of a fork server. `home`: the fork server of this process."""
 
     @property
     def home(self) -> Servers: ...
@@ -145,23 +145,22 @@ class Servers(Protocol):
 
 
 class PendingTask(ABC):
-    """A query that is running; iterating gives the events that the task reports, as they come, where they come at
-    all."""
+    """A running query; iterating yields the events that the task reports, as they arrive."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 
     @abstractmethod
-    def answer(self, timeout_s: float | None = None) -> Answer:
-        """Waits for the end, whatever it is; raises TimeoutError when it is not there after `timeout_s`."""
+    def answer(self, timeout_s: float | None = None) -> TaskResult:
+        """Waits for the answer, whatever it is; raises TimeoutError when none has come after `timeout_s`."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Ends it; its answer, "signal", comes soon. Nothing happens where it has ended already."""
+        """Kills the query; its answer, "signal", follows soon. No-op where it has ended already."""
 
-    def end(self) -> Answer:
-        """Waits for an end that is the task's own: raises what it refused, EnvironmentLackError where the server is
-        gone."""
+    def end(self) -> TaskResult:
+        """Waits for the answer; raises the task's refusal, if it refused, and EnvironmentLackError where the server
+        died."""
         answer = self.answer()
         if answer.status == "lost":
             log = [line for line in answer.output.splitlines() if line.strip()]
@@ -186,7 +185,7 @@ def ask(
     return server.submit(task, dict(payload), limit_s, stage_limits=stage_limits)
 
 
-def raise_refusal(answer: Answer) -> None:
+def raise_refusal(answer: TaskResult) -> None:
     """Raises the error with which a task refused what the user asked, if that is how it ended."""
     failure = answer.error
     if failure is not None and failure.type.startswith(errors.__name__):

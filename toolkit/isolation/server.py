@@ -34,18 +34,18 @@ from ...dumps.errors import GraphdbgError
 from . import cache, child, processes
 from .child import TRACE_SIGNAL, Reply, run_child
 from .processes import address_space_tells, become_subreaper, oom_kills
-from .protocol import Answer, ChildError, Events, Frames, Query, Ready, frame_of
+from .protocol import ChildError, Events, Frames, Query, Ready, TaskResult, frame_of
 from .wall import Wall, begin, bubblewrap
 
 _KEEP_BYTES = 16_384
 _TRACE_GRACE_S = 0.3
 _LOOK_S = 0.1 if not address_space_tells() else 0.5
-"""How often a child is looked at: often where nothing else limits its memory."""
+"""Seconds between two looks at a child: short where only these looks limit its memory."""
 LIVE = "live"
-"""The name in a payload of the file that whoever watches reads."""
+"""Payload key of the file through which the child's progress can be watched."""
 _LIVE_LETTERS = 4000
 _MOST_STALLED = 3.0
-"""So many times its limit may be added for what the machine spent on others."""
+"""A limit may be extended by at most this many times itself, for time that the machine spent on other processes."""
 
 
 class Output:
@@ -71,7 +71,7 @@ class Output:
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
 
-class Job:
+class ChildJob:
     """A forked child and what the server knows of it."""
 
     def __init__(self, query: Query, pid: int, folder: Path, pipe: int, events: int) -> None:
@@ -84,11 +84,11 @@ class Job:
         self.deadline = self.began + query.limit_s
         self.timed_out = False
         self.ticks = processes.started(pid)
-        """When the child began, in the kernel's ticks."""
+        """The start time of the child, in the kernel's ticks."""
         self._too_large = False
         self._stalls = processes.Stalls()
         self._stage: tuple[float, float] = (0.0, 0.0)
-        """When the present stage was entered, and how long the job had been stalled by then."""
+        """When the present stage began, and the child's stalled seconds at that time."""
         self._seen: set[int] = {pid}
         self._mapped: set[Path] = set()
         self._own_bytes = 0 if query.memory_bytes is None else processes.held_bytes(os.getpid())
@@ -106,7 +106,8 @@ class Job:
         return True
 
     def reported(self) -> Events | None:
-        """The child's events since the last call, without one that it was killed in; None once no more can come."""
+        """The child's events since the last call, without one that was cut off by its death; None once no more can
+        come."""
         whole: list[msgspec.Raw] = []
         for data in _waiting(self.events):
             if not data:
@@ -121,8 +122,8 @@ class Job:
         return min(self.deadline, self._next_look)
 
     def enforce(self, now: float) -> None:
-        """Past a time limit asks the child for a trace, and a moment later kills it with all its processes; past the
-        memory limit at once."""
+        """Past the time limit, asks the child for a trace, and a moment later kills it with all its processes; past the
+        memory limit, kills it at once."""
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             self._look(now)
@@ -139,7 +140,7 @@ class Job:
             self.deadline = now + 1.0
 
     def _write_live(self) -> None:
-        """Writes the stage and the last lines of output to the file that is watched, if one was named."""
+        """Writes the stage and the last lines of output to the watched file, if there is one."""
         if self._live is None:
             return
         stage = ""
@@ -152,7 +153,7 @@ class Job:
                 write_file(self._live, text.encode(), later=lambda path: None)
 
     def _look(self, now: float) -> None:
-        """Sets the deadline again: later for time spent on others, now where a stage or the memory is over its
+        """Updates the deadline: later for time spent on other processes, now where a stage or the memory is over its
         limit."""
         if self.timed_out or self._too_large:
             return
@@ -187,18 +188,18 @@ class Job:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send(self.pid, signal.SIGKILL)
         processes.kill(below)
-        for path in unfinished:  # half a library in the cache would be taken for a whole one by the next child
+        for path in unfinished:  # the next child would take a half-written library in the cache for a whole one
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def reap(self) -> Answer | None:
+    def reap(self) -> TaskResult | None:
         """Collects the child if it has ended: kills what is left of its group, reads its reply. None while it runs.
 
         The pipes stay open: the server has to stop watching them first.
         """
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        self.kill()  # before the zombie is collected, so that the group's number cannot be another's yet
+        self.kill()  # while it is a zombie the group's number cannot be reused
         _, status, usage = os.wait4(self.pid, 0)
         self.read()
         answer = self._answer(os.waitstatus_to_exitcode(status))
@@ -211,8 +212,8 @@ class Job:
                 self._live.unlink()
         return answer
 
-    def _answer(self, code: int) -> Answer:
-        answer = Answer(self.query.id, "lost", output=self.output.text(), exit_code=code)
+    def _answer(self, code: int) -> TaskResult:
+        answer = TaskResult(self.query.id, "lost", output=self.output.text(), exit_code=code)
         with contextlib.suppress(OSError):
             answer.stage = opening.read_text(self.folder / "mark")
         reply = None
@@ -237,7 +238,7 @@ class Job:
 
 
 def _waiting(pipe: int) -> Iterator[bytes]:
-    """The bytes in a pipe; b"" at last where its other side is closed."""
+    """Yields what is in a pipe; b"" last where its other end is closed."""
     with contextlib.suppress(BlockingIOError):
         while True:
             data = os.read(pipe, 65_536)
@@ -251,30 +252,30 @@ _SEED_LIMIT_S = 300.0
 
 
 class ServerSettings(msgspec.Struct):
-    """The client's settings for the server, sent in its first frame. `client`: its process id, 0 for a program that
-    became the server."""
+    """The client's settings for the server, sent in its first frame. `client`: its process id; 0 where a program became
+    the server."""
 
     root: str
     cache_dir: str
     client: int
     environment: dict[str, str] = {}
-    """What a program that became the server has beyond its own."""
+    """Environment variables to add in a program that became the server."""
     warm: str = "inductor"
     preload: list[str] = []
     path: list[str] = []
     tmp: str = ""
     wall: list[str] | None = None
-    """The mechanisms of a wall that children may have to go behind (see `wall`)."""
+    """The mechanisms of the wall for children that must go behind it (see `wall`)."""
 
 
 class Server:
-    """The server's loop: takes queries, forks children, sends answers. `first`: what came to the server that started
-    this one through bwrap."""
+    """The server's loop: takes queries, forks children, sends answers. `first`: the first frame, read by the server
+    that started this one through bwrap."""
 
     def __init__(self, connection: socket.socket, first: bytes = b"") -> None:
         self.connection, self.first, self.bwrap = connection, first, bool(first)
         self.frames = Frames()
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, ChildJob] = {}
         self.waiting: list[Query] = []
         self.ready = False
         self.began = time.monotonic()
@@ -284,10 +285,10 @@ class Server:
         self.selector = selectors.DefaultSelector()
         self.open = True
         self.held = -1
-        """The descriptor that says that the temporary folder is in use."""
+        """The descriptor that marks the temporary folder as in use."""
         self.wall: Wall | None = None
         self.held_seed: int | None = None
-        """The same for the seed of the cache."""
+        """The descriptor that marks the cache's seed as in use."""
 
     def run(self) -> None:
         """Serves until the client is gone, then cleans up."""
@@ -335,8 +336,8 @@ class Server:
             self.open = False
 
     def _reap_orphans(self) -> None:
-        """Ends the descendants that came to us when their parent went and that no running job can own, and collects the
-        dead ones; those of our own children are left to their jobs.
+        """Kills descendants that were reparented to this process and that no running job can own, and collects dead
+        ones; the server's own children are left to their jobs.
         """
         oldest = min((job.ticks or 0 for job in self.jobs.values()), default=None)
         for pid in processes.children_of(os.getpid()):
@@ -377,17 +378,17 @@ class Server:
         self._start_waiting()
 
     def _kill(self, number: int) -> None:
-        """Ends the query with that number, wherever it is; one that has ended already is left."""
+        """Kills the query with that number, running or waiting; no-op where it has ended."""
         for job in self.jobs.values():
             if job.query.id == number:
                 job.kill()
         if any(query.id == number for query in self.waiting):
             self.waiting = [query for query in self.waiting if query.id != number]
-            self._send(Answer(number, "signal", signal="SIGKILL"))
+            self._send(TaskResult(number, "signal", signal="SIGKILL"))
 
     def _go_on_through(self, command: Sequence[str]) -> None:
-        """Waits while another of this kind serves, in namespaces: bwrap ends it with this thread, which a client's may
-        not be."""
+        """Starts a successor in namespaces through bwrap, and waits for its end: bwrap would end it with the thread
+        that started it, and a client's thread may end earlier."""
         number = self.connection.fileno()
         argv = [*command, sys.executable, "-m", f"{__package__}.server", str(number), "bwrap"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[number]) as process:
@@ -398,15 +399,15 @@ class Server:
 
     def _prepare(self, settings: ServerSettings) -> None:
         collects = gc.isenabled()
-        gc.disable()  # collections are a fifth of the time of these imports
+        gc.disable()  # garbage collection is a fifth of the import time
         if self.bwrap:
-            settings.client = 0  # who started it watches the client
+            settings.client = 0  # the server that started this one watches the client
         if settings.wall is not None:
             self.wall = begin(settings.wall, Path(settings.root), bwrap=self.bwrap)
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
         os.environ |= settings.environment
         if settings.warm == child.WARM:
-            del sys.path[0]  # our working folder
+            del sys.path[0]  # the working folder
             child.warm()
         elif settings.warm != "nothing":
             self._warm(settings)
@@ -419,7 +420,7 @@ class Server:
             from .warming import warm_patterns
 
             warm_patterns()
-        gc.freeze()  # children then do not touch, and copy, every page that holds an object
+        gc.freeze()  # children then do not touch, and so copy, every page with objects
         if collects:
             gc.enable()
         if self.seed is None:
@@ -456,7 +457,7 @@ class Server:
             try:
                 self._fork(query)
             except OSError as error:
-                self._send(Answer(query.id, "lost", error=ChildError("OSError", f"cannot fork: {error}")))
+                self._send(TaskResult(query.id, "lost", error=ChildError("OSError", f"cannot fork: {error}")))
 
     def _fork(self, query: Query) -> None:
         assert self.settings is not None
@@ -475,13 +476,13 @@ class Server:
             run_child(query, folder, write, report, server, enter)
         for end in (write, report):
             os.close(end)
-        job = Job(query, pid, folder, read, events)
+        job = ChildJob(query, pid, folder, read, events)
         self.jobs[pid] = job
         self.selector.register(read, selectors.EVENT_READ, job.read)
         self.selector.register(events, selectors.EVENT_READ, partial(self._pass_on, job))
 
     def _entrance(self, query: Query) -> Callable[[], object]:
-        """The function that puts the child of a query behind the wall, if it must be there. Raises OSError."""
+        """A function that puts a query's child behind the wall, where the query asks for it. Raises OSError."""
         assert self.settings is not None
         if query.wall is None or self.wall is None:
             return lambda: None
@@ -489,20 +490,21 @@ class Server:
         places = self.wall.prepared([root, *map(Path, (self.settings.cache_dir, *query.wall))])
         return partial(self.wall.enter, places, root / "home")
 
-    def _pass_on(self, job: Job) -> bool:
+    def _pass_on(self, job: ChildJob) -> bool:
         """Sends the events that a child reported; False once no more can come."""
         reported = job.reported()
         if reported is not None and reported.rows:
             self._send(reported)
         return reported is not None
 
-    def _finish(self, job: Job, answer: Answer) -> None:
+    def _finish(self, job: ChildJob, answer: TaskResult) -> None:
         del self.jobs[job.pid]
         self._pass_on(job)
         for pipe in (job.pipe, job.events):
             with contextlib.suppress(KeyError, ValueError):
                 self.selector.unregister(pipe)
-            # only now: a pipe that other children still hold is watched on by its number, which the next one gets
+            # only now: while other children hold the pipe, its number stays watched, and the next pipe would get that
+            # number
             os.close(pipe)
         if answer.id != _SEED_QUERY:
             self._send(answer)
@@ -549,22 +551,22 @@ class Server:
         if self.settings is None:
             return
         processes.remove(Path(self.settings.root))
-        if self.settings.client not in (0, os.getppid()):  # it was killed: nobody else removes its other folders
+        if self.settings.client not in (0, os.getppid()):  # it was killed: only this removes its other folders
             os.environ["TMPDIR"] = self.settings.tmp
             tempfile.tempdir = None
             processes.remove_left_over()
 
 
 def serve(connection: socket.socket) -> None:
-    """This program becomes a fork server, with all that it imported and changed, until the other side closes the
+    """Turns this program, with all that it imported and changed, into a fork server until the other side closes the
     connection."""
     Server(connection).run()
-    gc.unfreeze()  # it ends as it would have ended
+    gc.unfreeze()  # as it was before serving
 
 
 def main() -> None:
-    """Takes over the socket whose number is the first argument and serves it; with a second, what had come is read
-    first."""
+    """Takes over the socket whose number is the first argument and serves it; with a second argument, the first frame
+    is read from stdin."""
     Server(socket.socket(fileno=int(sys.argv[1])), sys.stdin.buffer.read() if sys.argv[2:] else b"").run()
 
 

@@ -1,14 +1,14 @@
-"""The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no
-network.
+"""The wall that a child goes behind before it reads a run recorded by a stranger: it can write only into its own
+folders, and reach no network.
 
-What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees
-everything else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through
-it, with a network, processes and shared memory of its own; mounts stay as they are, for it makes them once, and each
-question writes elsewhere. Landlock says by path what can be written, and keeps the child from other processes; a filter
-of system calls makes no sockets but those of the server's own network, and no changes of modes where mounts stay.
-Rights of root beyond reading go. Devices stay. `Wall.open` says what is not closed. Reading is not closed. The wall is
-built before the first thread, and follows no environment variable but PATH, for a file of root's: a mechanism is left
-out by an argument.
+Every mechanism that the kernel allows is used. A server has namespaces of its own (network, mounts, shared memory), in
+which a child sees everything else read-only. Where ordinary programs may not create these but `bwrap` may, the server
+is started through it, with a network, processes and shared memory of its own; mounts then stay as they are, since bwrap
+sets them up once, and each query writes elsewhere. Landlock restricts writes by path, and keeps the child from other
+processes; a filter of system calls allows sockets only in the server's own network, and no changes of modes where
+mounts stay. Rights of root beyond reading are dropped. Devices stay accessible. `Wall.open` lists what is not closed;
+reading is not closed. The wall is built before the first thread, and depends on no environment variable but PATH, for a
+file of root's: a mechanism is left out by an argument.
 
 For example:
 
@@ -47,16 +47,17 @@ _ARCHITECTURES = {
     "x86_64": (0xC000003E, 41, 317, 280, (*range(90, 95), 132, *range(188, 191), *range(197, 200), 235, 260, 261, 268)),
     "aarch64": (0xC00000B7, 198, 277, 88, (5, 6, 7, 14, 15, 16, 52, 53, 54, 55)),
 }
-"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of
-other calls that change modes, owners, times and attributes of files; _NEWER of these have one number everywhere."""
+"""Machine -> the kernel's number of the architecture, the numbers of the system calls `socket`, `seccomp` and
+`utimensat`, and those of other calls that change modes, owners, times and attributes of files; _NEWER calls have the
+same number everywhere."""
 _NEWER = (452, 463, 466, 469)
 
 _WRITE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
 _CHANGES = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
-"""Removing folders and files; making folders, files, sockets, FIFOs, links."""
+"""Landlock rights to remove folders and files, and to make folders, files, sockets, FIFOs and links."""
 _DEVICES_MADE = 1 << 6 | 1 << 11
 _REFER_FROM, _TRUNCATE_FROM, _TCP_FROM, _SCOPES_FROM = 2, 3, 4, 6
-"""Versions of Landlock."""
+"""Versions of Landlock from which on each right exists."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "kfd", "nvidia*", "nvidia-caps/*", "dri/*")
 _SHARED = Path("/dev/shm")
 
@@ -65,7 +66,7 @@ _BWRAP = (
     "/dev/shm"
 )
 _IGNORING_MODES = 1 << 1
-"""What root keeps: it may read what its users may."""
+"""The capability that root keeps: to ignore file modes, so that it may read what its users may."""
 
 
 def _libc() -> Any:
@@ -80,21 +81,22 @@ def _checked(result: int, what: str) -> int:
 
 
 class WritableFolders(NamedTuple):
-    """Where a child may write, and a descriptor of the mounts in which all else is read-only; -1: there are none."""
+    """The folders in which a child may write, and a descriptor of a mount namespace in which all else is read-only (-1:
+    none)."""
 
     folders: tuple[Path, ...]
     mounts: int = -1
 
 
 _trees: dict[tuple[Path, ...], int] = {}
-"""The mounts that this process has made, by what can be written in them."""
+"""Writable folders -> descriptor of the mount namespace that this process made for them."""
 
 
 @dataclass(frozen=True)
 class Wall:
-    """What holds here. `network`: the server has one of its own; `bwrap`: by that, and no other processes are seen;
-    `mounts`: a child gets a tree of its own; `landlock`: the version, 0 for none; `filter`: system calls are
-    filtered."""
+    """The mechanisms that work here. `network`: the server has its own; `bwrap`: it has so through bwrap, which also
+    hides other processes; `mounts`: each child gets its own mount namespace; `landlock`: the version, 0 for none;
+    `filter`: system calls are filtered."""
 
     network: bool = False
     bwrap: bool = False
@@ -104,7 +106,7 @@ class Wall:
 
     @property
     def open(self) -> list[str]:
-        """What code that breaks out can still do besides reading, in a few words each."""
+        """What hostile code in a child can still do besides reading, in a few words each."""
         possible = {
             "write your files": not (self.mounts or self.landlock),
             "change the modes and times of your files": not (self.mounts or self.filter),
@@ -119,13 +121,13 @@ class Wall:
 
     @property
     def built_of(self) -> list[str]:
-        """The mechanisms that hold."""
+        """The names of the mechanisms that work here."""
         names = "namespaces by bwrap" if self.bwrap else "namespaces"
         mechanisms = {names: self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
         return [name for name, holds in mechanisms.items() if holds]
 
     def prepared(self, writable: Iterable[Path]) -> WritableFolders:
-        """What a child needs to be allowed to write below these folders, which exist. Raises OSError."""
+        """Prepares writing below these existing folders for a child. Raises OSError."""
         folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in writable))
         if not self.mounts:
             return WritableFolders(folders)
@@ -136,7 +138,8 @@ class Wall:
         return WritableFolders(folders, _trees[folders])
 
     def enter(self, places: WritableFolders, home: Path) -> None:
-        """Puts this process, which must have one thread, behind the wall for good. Raises OSError where that fails.
+        """Puts this process, which must be single-threaded, behind the wall irrevocably. Raises OSError where that
+        fails.
 
         `home`: becomes its HOME, in one of the places.
         """
@@ -147,7 +150,7 @@ class Wall:
             return
         libc = _libc()
         if places.mounts >= 0:
-            here = os.getcwd()  # noqa: PTH109  the same, in the other mounts
+            here = os.getcwd()  # noqa: PTH109  the same path in the other mounts
             _checked(libc.setns(places.mounts, _NEWNS), "setns")
             os.chdir(here)
         for handle in _trees.values():
@@ -161,18 +164,19 @@ class Wall:
 
 
 def _mounts_here(parts: Collection[str]) -> bool | None:
-    """Whether namespaces of our own have mounts; None where the kernel refuses any."""
+    """Whether this process may create namespaces with mounts (True) or without (False); None where the kernel refuses
+    both."""
     wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
     return next((mounts for mounts in wanted if _succeeds(partial(_own_namespaces, mounts=mounts))), None)
 
 
 def bubblewrap(parts: Collection[str]) -> list[str]:
-    """The command through which a server starts its successor, in namespaces that it is refused itself; empty where
-    there is none, or no need. What is taken is a file that root alone may write, not in the current folder, and it was
-    tried."""
+    """The command through which a server starts its successor, in namespaces that it may not create itself; empty where
+    no bwrap works, or none is needed. Only a bwrap that root alone can write, outside the current folder, is used,
+    after a trial."""
     if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
         return []
-    lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # to a program with rights of root
+    lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # unset in a setuid program
     words = [*_BWRAP.split(), *(word for name in lost for word in ("--setenv", name, os.environ[name])), "--"]
     for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -185,29 +189,29 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
 
 
 def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall:
-    """Builds the wall of a server: its namespaces first; then a child tries in `scratch` which mechanisms hold, and its
-    answer counts. `bwrap`: it was started through `bubblewrap`, and has them."""
+    """Builds a server's wall: its namespaces first; then children try in `scratch` which combination of mechanisms
+    works. `bwrap`: the server was started through `bubblewrap`, which made the namespaces."""
     if sys.platform != "linux":
         return Wall()
     mounts = False if bwrap else _mounts_here(parts)
-    if (network := mounts is not None) and not bwrap:  # a child has tried: what succeeds in part cannot be undone
+    if (network := mounts is not None) and not bwrap:  # tried in a child before: a partial success cannot be undone
         _own_namespaces(mounts=mounts)
     known = platform.machine() in _ARCHITECTURES and struct.calcsize("P") == 8
     wall = Wall(network, bwrap, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
     fewer: list[dict[str, Any]] = [{"mounts": False}, {"landlock": 0}, {"filter": False}]
-    less = [{**change, **more} for change in fewer for more in fewer]  # each alone, then two of them
+    less = [{**change, **more} for change in fewer for more in fewer]  # without one mechanism, then without two
     tried = [wall, *(replace(wall, **change) for change in sorted(less, key=len))]
     return next((candidate for candidate in dict.fromkeys(tried) if _holds(candidate, scratch)), Wall(network, bwrap))
 
 
 def version() -> int:
-    """Landlock's version in this kernel, as far as it serves; 0 where there is none."""
+    """The usable Landlock version of this kernel; 0 where there is none."""
     abi = _libc().syscall(_RULESET, None, 0, 1) if sys.platform == "linux" else 0
-    return abi if abi >= _REFER_FROM else 0  # before, no file can be moved between two folders
+    return abi if abi >= _REFER_FROM else 0  # older versions do not allow moving files between folders
 
 
 def _holds(wall: Wall, scratch: Path) -> bool:
-    """Whether a child can go behind this wall, and then write inside it and not outside."""
+    """Whether a child can go behind this wall and then write inside it but not outside."""
     inside = scratch / "tmp"
     inside.mkdir(exist_ok=True)
     try:
@@ -228,7 +232,7 @@ def _holds(wall: Wall, scratch: Path) -> bool:
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:
-    """Whether a child can do this without failing."""
+    """Whether a forked child can run `attempt` without an error."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -243,8 +247,8 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
 
 
 def _own_namespaces(*, mounts: bool) -> None:
-    """Gives this process a network of its own, where only it and its children are. Raises OSError where the kernel does
-    not."""
+    """Gives this process a network namespace of its own, shared with its children. Raises OSError where the kernel
+    refuses."""
     libc, flags = _libc(), _NEWNET | _NEWIPC | (_NEWNS if mounts else 0)
     user, group = os.geteuid(), os.getegid()
     if libc.unshare(flags) < 0:
@@ -253,7 +257,7 @@ def _own_namespaces(*, mounts: bool) -> None:
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
-    with contextlib.suppress(OSError), socket.socket() as any_socket:  # ranks of one graph meet there
+    with contextlib.suppress(OSError), socket.socket() as any_socket:  # loopback: ranks of one graph meet there
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
     if mounts:
         _checked(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "mount")
@@ -262,8 +266,8 @@ def _own_namespaces(*, mounts: bool) -> None:
 
 
 def _tree(places: Iterable[Path], *, proc: bool) -> int:
-    """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and
-    /proc, where CUDA names its threads, and which root may not write without Landlock."""
+    """A descriptor of a mount namespace, made by a child, in which only `places` and shared memory are writable.
+    `proc`: /proc, too, where CUDA names its threads; root may not write there without Landlock."""
     (ready, signalled), (wait, go_on) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -301,7 +305,8 @@ def _set_read_only(libc: Any, name: bytes, on: bool) -> None:
 
 
 def _landlock(libc: Any, places: Iterable[Path], abi: int, *, tcp: bool, shared: bool) -> None:
-    """Lets this process and its children write below `places` and to devices only, and leaves other processes alone."""
+    """Restricts this process and its children to write below `places` and to devices only, and to leave other processes
+    alone."""
     one_file = _WRITE | (_TRUNCATE if abi >= _TRUNCATE_FROM else 0)
     below = one_file | _CHANGES | _REFER
     rights = [below | _DEVICES_MADE, 3 if tcp and abi >= _TCP_FROM else 0, 3 if abi >= _SCOPES_FROM else 0]
@@ -320,7 +325,7 @@ def _landlock(libc: Any, places: Iterable[Path], abi: int, *, tcp: bool, shared:
 
 
 def _drop_rights(libc: Any) -> None:
-    """Drops the rights of root, or of the owner of a namespace of users."""
+    """Drops the capabilities of root, or of a user namespace's owner."""
     kept = _IGNORING_MODES if os.geteuid() == 0 else 0
     header, now = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
     _checked(libc.capget(header, now), "capget")
@@ -329,10 +334,10 @@ def _drop_rights(libc: Any) -> None:
 
 
 def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
-    """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local
-    socket of packets in order, which services do not have. `files`: what would change the modes or times of files does
-    nothing; refused, it would end copies that programs make in their own folders. "Now" is refused: who touches a file
-    then makes it."""
+    """Allows sockets of these families only, and refuses calls that could create others in another way. One kind stays
+    allowed: local SOCK_SEQPACKET, with which CUDA starts and which services do not offer. `files`: calls that would
+    change modes or times of files do nothing; an error would break copies that programs make in their own folders.
+    Setting a time to "now" is refused: a program that touches a file then creates it."""
     architecture, make_socket, seccomp, set_times, changes = _ARCHITECTURES[platform.machine()]
     changes += _NEWER
     load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
@@ -368,4 +373,4 @@ def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
     ]
     packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *test) for test in tests))
     program = struct.pack("HxxxxxxP", len(tests), ctypes.addressof(packed))
-    _checked(libc.syscall(seccomp, 1, 4, program), "seccomp")  # 4: loads are as fast as before
+    _checked(libc.syscall(seccomp, 1, 4, program), "seccomp")  # 4: no mitigation that slows loads down

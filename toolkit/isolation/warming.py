@@ -28,8 +28,8 @@ _PROBES_AT_ONCE = 4
 
 
 def warm_imports(cache_dir: Path) -> list[str]:
-    """Imports what a compile imports lazily, without compiling; returns a sentence for each module that is not
-    there."""
+    """Imports what a compile imports lazily, without compiling; returns a sentence for each module that cannot be
+    imported."""
     lost = []
     for name in WARM_MODULES:
         try:
@@ -54,10 +54,11 @@ def _use_private_headers(cache_dir: Path) -> None:
 
 
 def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., str]:
-    """Keeps in a file the compiler's answers by which torch names its header, so that children share them."""
+    """Wraps torch's precompilation of a header: the path for each command is kept in a file, so that children share
+    it."""
 
     def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
-        words = sorted(f"{name} {value}" for name, value in command.items())  # a repr may hold an address
+        words = sorted(f"{name} {value}" for name, value in command.items())  # sorted: a repr may contain an address
         key = hashlib.blake2b(f"{header}\n{hashable_cmd_line}\n{words}".encode(), digest_size=16).hexdigest()
         note = folder / f"{key}.path"
         with contextlib.suppress(OSError):
@@ -73,9 +74,9 @@ def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., 
 
 
 def warm_toolchain(seed: Path, seen: Iterable[str] = ()) -> None:
-    """Fills the per-process memory of vector instruction sets, which a forked child inherits; runs small programs, no
-    tensor work. What is kept in `seed`, which is made for one torch, compiler and CPU, or was `seen` to work by
-    `compile_probe_kernels`, is not run again.
+    """Fills the in-process cache of vector instruction sets, which forked children inherit; runs small programs, no
+    tensor work. Probes recorded in `seed` (made for one torch, compiler and CPU), or `seen` to work by
+    `compile_probe_kernels`, are not run again.
     """
     note, kept = seed / "works.json", set[str]()
     with contextlib.suppress(OSError, ValueError):
@@ -84,16 +85,16 @@ def warm_toolchain(seed: Path, seen: Iterable[str] = ()) -> None:
     with _remembered_probes(works):
         t.pick_vec_isa()
     if works > kept:
-        with contextlib.suppress(EnvironmentLackError):  # a cache folder that cannot be written
+        with contextlib.suppress(EnvironmentLackError):  # the cache folder cannot be written
             write_file(note, json.dumps(sorted(works)).encode())
     with contextlib.suppress(ImportError, AttributeError):
-        t.optional("triton_key", lambda: None)()  # hashes Triton's own files, half a second; does not touch a device
+        t.optional("triton_key", lambda: None)()  # half a second: hashes Triton's own files; touches no device
 
 
 @contextlib.contextmanager
 def _remembered_probes(works: set[str]) -> Iterator[None]:
-    """While open, the probe of an instruction set that is in `works` is not loaded again in a Python of its own (up to
-    4 s each); what works is added."""
+    """Within the block, a probe of an instruction set listed in `works` is not run again in a Python of its own (up to
+    4 s each); probes that work are added."""
     original = t.optional("VecISA.check_build")
     if original is None:
         yield
@@ -110,8 +111,8 @@ def _remembered_probes(works: set[str]) -> Iterator[None]:
 
 
 def _try_instruction_sets() -> None:
-    """Makes the probes of all instruction sets that Inductor would make one after the other, side by side."""
-    flags = t.optional("x86_isa_checker", list)()  # elsewhere there is one probe
+    """Runs the probes of all instruction sets in parallel; Inductor would run them one after the other."""
+    flags = t.optional("x86_isa_checker", list)()  # other machines have a single probe
     sets = [isa for isa in t.optional("supported_vec_isa_list", []) if all(flag in flags for flag in str(isa).split())]
     with ThreadPoolExecutor(max_workers=min(_PROBES_AT_ONCE, os.cpu_count() or 1)) as pool:
         list(pool.map(bool, sets))
@@ -133,8 +134,8 @@ def warm_patterns() -> None:
 
 
 def forget_copied_tables() -> None:
-    """Drops the copy of Inductor's decompositions that a warm process holds; a module imported later may have changed
-    the table.
+    """Drops a warm process's cached copy of Inductor's decompositions, since a module imported later may change the
+    table.
 
     The copy is a functools.cache.
     """

@@ -1,10 +1,10 @@
 # pyright: basic
-"""The operator after which a small difference becomes a large one: where rounding alone is decisive, which node makes
-it so.
+"""Finds the operator that turns a small difference into a large one: the node at which rounding alone decides the
+result.
 
-A float64 run is compared, node by node, with one in which every value is rounded at random (`comparing.perturbed`): the
-growth of a node is how much further its result is off, relative to its size, than what went into it. Runs in a child;
-changes nothing.
+A float64 run is compared, node by node, with a float64 run in which every value is rounded at random
+(`comparing.perturbed`). The growth of a node is the relative error of its result divided by that of its inputs. Runs in
+a child; changes nothing.
 
 For example: `amplifier(gm, inputs, run).node.name` gives `'floor'`.
 """
@@ -23,13 +23,13 @@ from .baseline import NoReference, reference
 from .comparing import Run, eps_of_nodes, perturbed
 
 MOST_BYTES = 1 << 30
-"""Above this many bytes of values nothing is searched."""
+"""With more bytes of node values than this the search is given up."""
 LEAST = 16.0
-"""A growth below it is the ordinary adding up of errors."""
+"""A smaller growth is the ordinary accumulation of errors."""
 
 
 class Amplifier(NamedTuple):
-    """The node, what goes in and what comes out, as errors relative to the size of the values."""
+    """A node that amplifies errors: the relative errors of its inputs and of its output."""
 
     node: fx.Node
     input: float
@@ -41,7 +41,8 @@ class _TooMuch(Exception):
 
 
 def amplifier(gm: fx.GraphModule, inputs: Sequence[Any], run: Run) -> Amplifier | None:
-    """The node with the largest growth; None where errors only add up, or where that cannot be run."""
+    """Returns the node with the largest growth; None where that is below LEAST, or where the graph has no float64
+    run."""
     nodes = {node.name: node for node in gm.graph.nodes}
     eps = eps_of_nodes(gm, inputs)
     truth: dict[str, list[torch.Tensor]] = {}
@@ -83,7 +84,7 @@ def _plain(value: torch.Tensor) -> torch.Tensor:
 
 
 def _apart(truth: torch.Tensor, value: torch.Tensor) -> float:
-    """How far a value is off, relative to its size; for integers and masks, the root of the share of elements that
+    """The error of a value, relative to its size; for integers and masks, the square root of the share of elements that
     differ."""
     if truth.shape != value.shape or not truth.numel():
         return 0.0

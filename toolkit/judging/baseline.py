@@ -1,10 +1,10 @@
 # pyright: basic
-"""What every rung of one graph is compared with: eager's results and the float64 reference, kept in a file between
-queries.
+"""Computes what every rung of one graph is compared with: eager's results and the float64 reference, kept in a file
+between queries.
 
-The ladder judges one graph under many rungs, each in a child of its own; the first child leaves this, the others read
-it. It belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors
-and plain values and is read as nothing else.
+The ladder judges one graph under many rungs, each in a child of its own; the first child writes the file, the others
+read it. It is valid for one graph, one seed and one device; the caller of `judge` has to ensure that. The file holds
+tensors and plain values, and is never unpickled as anything else.
 
 >>> gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.add.Tensor(x, x))
 >>> reference(gm, [torch.ones(2)])
@@ -49,7 +49,7 @@ _REINTERPRETING = frozenset(
 
 
 class NoReference(Exception):
-    """There is no float64 run of this graph; `reason` names the node and why."""
+    """This graph has no float64 run; `reason` names the node and why."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -62,14 +62,14 @@ def reference(
     run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph,
     rounded: Mapping[str, torch.dtype] | None = None,
 ) -> list[Any] | NoReference:
-    """Outputs of the graph in float64: with every dtype-bearing argument widened, run on widened inputs; or the reason
-    why there are none. `run` executes a graph (forward alone by default). Graph and inputs stay as they are.
+    """Returns the outputs of the graph in float64 (every dtype argument widened, run on widened inputs), or the reason
+    why there are none. `run` executes a graph (forward alone by default). Graph and inputs are not changed.
 
     float16, bfloat16, float32 and the float8 formats become float64, complex32 and complex64 become complex128: in
     arguments, keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of
-    factories; autocast regions are switched off. Random operations run as recorded and are widened afterwards, so one
-    seed gives one set of random numbers, and so do operators that raise in float64. What has no meaning in float64, or
-    does not run so either, gives NoReference with the node's name, never a wrong reference.
+    factories; autocast regions are switched off. Random operations run in their recorded dtype and are widened
+    afterwards, so one seed gives one set of random numbers; operators that raise in float64 do, too. A node that has no
+    meaning in float64, or runs neither way, gives NoReference with its name, never a wrong reference.
 
     `rounded`: nodes whose first argument is rounded to a dtype all the same (see `comparing.left_out`).
     """
@@ -89,7 +89,7 @@ def reference(
                 narrow |= lacking
     except NoReference as none:
         return none
-    except RuntimeError as error:  # the backward of an op that has none in float64
+    except RuntimeError as error:  # an operator whose backward has no float64 kernel
         return NoReference(f"the graph does not run in float64 ({error_line(error)})")
     finally:
         torch.set_default_dtype(default)
@@ -139,7 +139,7 @@ def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None], narrow: Co
 
 
 def _whole(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> bool:
-    """Whether it takes and makes tensors that are as they were among wide ones: integers and truth values."""
+    """Whether a node's result and inputs are integers or booleans, which widening leaves unchanged."""
     both = [dtypes.get(part.name) for part in (node, *node.all_input_nodes)]
     return all(dtype is not None and not dtype.is_floating_point and not dtype.is_complex for dtype in both)
 
@@ -157,15 +157,15 @@ def _wide_dtype(value: Any) -> Any:
 
 
 def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
-    """Positions and names of the tensor arguments of an op that must be narrowed back, with their recorded dtypes."""
+    """Position or name of each tensor argument of an op -> the recorded dtype to narrow it back to."""
     given = {str(index): value for index, value in enumerate(node.args)} | node.kwargs
     return {key: dtypes.get(value.name) for key, value in given.items() if isinstance(value, fx.Node)}
 
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
-    """A function that runs an op on its recorded dtypes and widens what it gives: the numbers are those of
-    eager. What it writes is written to its argument, and an argument that it hands on (dropout outside of training) is
-    handed on."""
+    """Wraps an op: it runs in the recorded dtypes, so that a random one draws eager's numbers, and its result is
+    widened. What it writes is copied into its argument; an argument that it returns unchanged (dropout outside of
+    training) is returned as it was."""
 
     def back(key: str, value: Any) -> Any:
         dtype = narrow.get(key)
@@ -186,7 +186,7 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
         both = zip((*plain, *named.values()), (*args, *kwargs.values()), strict=True)
         narrowed = [(used, given) for used, given in both if used is not given]
         for used, given in narrowed:
-            if used.is_inference() or used._version:  # written
+            if used.is_inference() or used._version:  # it was written to
                 given.copy_(used)
 
         def widened(value: Any) -> Any:
@@ -201,8 +201,7 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
 
 
 def _widen_attributes(wide: fx.GraphModule) -> None:
-    """Gives the graph widened copies of its tensors and modules, under new names, because the caller shares the
-    originals."""
+    """Replaces the graph's tensors and modules by widened copies under new names; the caller shares the originals."""
     renamed: dict[str, str] = {}
     for node in wide.graph.nodes:
         if node.op not in ("call_module", "get_attr"):
@@ -236,13 +235,14 @@ def _dtype_of(node: fx.Node) -> torch.dtype | None:
 
 
 MOST_BYTES = 4 << 30
-"""Above this it is quicker to compute again than to write and read."""
+"""Larger results are recomputed by each query, which is quicker than to write and read them."""
 
 
 @dataclass
 class Baseline:
-    """`changed`: places of inputs that eager writes to; `left_out`: results that say nothing (uninitialised state).
-    `truth`: the results in float64, or why there are none. `computed`: inputs that require grad are no leaves.
+    """What rungs are compared with. `changed`: places of inputs that eager writes to; `left_out`: places of results
+    that cannot be compared (uninitialised memory); `truth`: the float64 results, or why there are none; `computed`:
+    whether inputs that require grad were made non-leaves.
     """
 
     eager: Execution
@@ -258,7 +258,7 @@ class Baseline:
         return sum(value.numel() * value.element_size() for value in kept if isinstance(value, torch.Tensor))
 
     def save(self, path: Path) -> None:
-        """Writes the file whole or not at all; what cannot be stored is computed again by each query."""
+        """Writes the file whole or not at all; without a file each query computes the baseline itself."""
         if self.bytes() > MOST_BYTES:
             return
         part = path.with_suffix(".part")
@@ -272,7 +272,8 @@ class Baseline:
 
 
 def load(path: Path) -> Baseline | None:
-    """The saved baseline; None where there is none, or where the file holds more than tensors and plain values."""
+    """Loads the saved baseline; None where there is none, or where the file holds more than tensors and plain
+    values."""
     try:
         kept = torch.load(path, weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError):

@@ -1,9 +1,9 @@
 # pyright: basic
-"""What a rung left beside what eager left: changed inputs, outputs that share an input's memory, metadata, numbers,
+"""Compares a rung's results with eager's: changed inputs, outputs that share an input's memory, metadata, numbers,
 roundings.
 
-The first that differs is the verdict. Runs the graph again, in float64, only where that decides something; never runs
-the rung.
+The first difference is the verdict. Runs the graph again, in float64, only where that decides something; never runs the
+rung.
 
 For example:
 
@@ -23,6 +23,7 @@ from torch import fx
 
 from ...dumps.names import of_module
 from ...dumps.torchside.node_meta import fake_of
+from ..debug_nop.plan import is_view
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import Attributes, Execution, held, returned, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
@@ -50,14 +51,15 @@ from ..verdicts.verdict_words import AS_TRACED
 from .baseline import NoReference, reference
 
 Run = Callable[..., list[Any]]
-"""Executes a graph on a list of inputs, with a hook on every node (as `run_graph` does) where one is given."""
+"""Executes a graph on a list of inputs; where a hook is given, it is called with each node's value (see
+`run_graph`)."""
 
 
 @dataclass
 class Comparing:
-    """One comparison. `left_out`: places of results that say nothing; `before`: the inputs and what the graph holds;
-    `changed`: those of them that eager writes to; `run`: the results of an eager run of another form of the graph;
-    `lowered`: the outputs as AOTAutograd traced them, by place."""
+    """One comparison. `left_out`: places of results that cannot be compared; `before`: the inputs and the graph's
+    tensors before a run; `changed`: places in it that eager writes to; `run`: runs another form of the graph in eager
+    and returns its results; `lowered`: place -> output as AOTAutograd traced it."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -72,13 +74,13 @@ class Comparing:
     def difference(
         self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
     ) -> Difference | None:
-        """The first difference, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with
-        eager's random numbers, where it draws any: then only the metadata of `seen` counts."""
+        """Returns the first difference, or None. `wanted`: eager's results; `seen`: the rung's; `drawn`: for a graph
+        with random ops, the rung's with eager's random numbers: of `seen` only the metadata is compared then."""
         return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
 
     def _mutation(self, got: Execution) -> Difference | None:
-        """The difference in an input that only one of the two changed; donated inputs of a backward may be
-        overwritten."""
+        """The first input or tensor of the graph that only one of the two runs changed; a backward's donated inputs may
+        be overwritten."""
         if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
             return None
         inputs = [*of_module(self.gm).inputs.values(), *(name for name, _ in held(self.gm))]
@@ -92,8 +94,8 @@ class Comparing:
         return None
 
     def _aliases(self, eager: Execution, got: Execution) -> Difference | None:
-        """An output that shares an input's memory where eager's does not, and that was not given away to a backward;
-        for whole programs the reverse, too; the offset."""
+        """The first visible output that shares an input's memory where eager's does not (donated inputs aside), or
+        shares it at another offset; for whole programs also one that does not share where eager's does."""
         if "metadata" not in self.compared:
             return None
         visible, donated = self._visible(), self.spec.compile_kwargs.get("bw_donated_idxs") or ()
@@ -102,7 +104,7 @@ class Comparing:
         for index, ((want, at), (have, there)) in enumerate(both):
             if index not in visible:
                 continue
-            if have >= 0 and want < 0 and have not in donated:
+            if have >= 0 and want < 0 and have not in donated and not self._writes_back(index, have):
                 kind, text = "alias", f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
             elif have != want and self.spec.stage in FULL_STAGES:
                 kind, text = "no alias", f"eager's is a view of {inputs[want]}, this one is not"
@@ -112,6 +114,15 @@ class Comparing:
                 continue
             return Difference("metadata", index, kind, None, text)
         return None
+
+    def _writes_back(self, output: int, place: int) -> bool:
+        """Whether a functionalised graph writes into that input what the output is, or is a view of: to the program it
+        is a view of the input."""
+        node, given = returned(self.gm)[output], list(self.gm.graph.find_nodes(op="placeholder"))[place]
+        while isinstance(node, fx.Node) and is_view(node):
+            node = node.args[0]
+        copies = self.gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+        return any(copy.args[:2] == (given, node) for copy in copies)
 
     def _numbers(self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None) -> Difference | None:
         got = self._looked_at(seen, wanted)
@@ -150,15 +161,15 @@ class Comparing:
         return first if first is not None and (of_values is None or of_values.detail == ROUNDING) else of_values
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
-        """The rung's results, with eager's in the places that are left out."""
+        """The rung's results, with eager's in the places in `left_out`."""
         if len(results) != len(wanted):
             return results
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
 
     def _promised(self, seen: list[Any]) -> set[int]:
-        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata (this
-        graph's own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked
-        for metadata alone, all."""
+        """Places of the outputs whose strides must equal eager's. An output with the strides of the traced metadata (of
+        this graph, or of AOTAutograd's graph of it) is exempt, since a compiler promises only these; where metadata
+        alone is compared, none is."""
         if self.compared == ("metadata",):
             return set(self._visible())
         traced = [_traced(node) for node in returned(self.gm)]
@@ -167,7 +178,7 @@ class Comparing:
         return {at for at in others if at not in lowered or not _as_traced(lowered[at], seen[at])}
 
     def restrided(self, wanted: list[Any], seen: list[Any], names: Sequence[str]) -> list[str]:
-        """Notes of results whose strides are not eager's and are what was traced, which is what a compiler promises."""
+        """Notes about results whose strides differ from eager's but equal the traced ones, as a compiler promises."""
         promised = self._promised(seen)
         return [
             f"strides of {names[at]} are {seen[at].stride()}, eager's are {wanted[at].stride()}; {AS_TRACED}"
@@ -180,21 +191,21 @@ class Comparing:
         ]
 
     def _judged(self, wanted: Sequence[Any]) -> set[int]:
-        """The results whose difference by rounding counts: all but masks and indices that only a backward sees, and
-        what `cancelled`."""
+        """Places of the results whose rounding differences count: all but masks and indices that only a backward sees,
+        and cancelled gradients."""
         visible, cancelled = set(self._visible()), self.cancelled(wanted)
         return {at for at, value in enumerate(wanted) if (at in visible or is_float(value)) and at not in cancelled}
 
     def cancelled(self, wanted: Sequence[Any]) -> set[int]:
-        """The gradients so much smaller than others that they are zero but for rounding: a key bias's, whose terms
-        cancel."""
+        """Places of gradients that are so much smaller than others that they are zero up to rounding, such as a key
+        bias's, whose terms cancel."""
         gradients = range(self._signed(), len(wanted) - len(self.changed))
         sizes = {at: float(rms(wide(wanted[at]))) for at in gradients if is_float(wanted[at]) and wanted[at].numel()}
         least = NOTHING * max(filter(math.isfinite, sizes.values()), default=0.0)
         return {at for at, size in sizes.items() if size < least}
 
     def _signed(self) -> int:
-        """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is
+        """How many results, counted from the first, are not gradients: in a gradient the sign of a zero is left to
         chance."""
         if self.spec.stage.endswith("backward"):
             return 0
@@ -202,7 +213,7 @@ class Comparing:
         return int(self.spec.compile_kwargs.get("num_fwd_outputs", count)) if self.spec.training_joint else count
 
     def _visible(self) -> range | list[int]:
-        """The outputs whose strides are promised: those that the user sees."""
+        """Places of the outputs that the user sees."""
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
             return range(len(returned(self.gm)))
         return list(self.gm.graph.output_node().meta.get("user_visible_output_idxs", ()))
@@ -213,7 +224,7 @@ def _traced(node: Any) -> Any:
 
 
 def _as_traced(traced: Any, value: Any) -> bool:
-    """Whether a result has the strides that were recorded for it, as far as those are numbers."""
+    """Whether a result has the strides that were recorded for it, where those are numbers."""
     if not isinstance(traced, torch.Tensor) or not isinstance(value, torch.Tensor) or traced.layout != value.layout:
         return False
     shape, stride = ([number(size) for size in sizes] for sizes in (traced.shape, traced.stride()))
@@ -222,9 +233,9 @@ def _as_traced(traced: Any, value: Any) -> bool:
 
 
 NOTHING = 16 * torch.finfo(torch.float32).eps
-"""A gradient that is so small a part of the largest one is what cancelling left of terms as large as that."""
+"""A gradient smaller than the largest one by this factor counts as what cancellation left of equally large terms."""
 CLEARLY = 2.0
-"""By how many times nearer a result must be to one of the two runs than to the other."""
+"""How many times nearer a result must be to one float64 run than to the other."""
 FACTOR = 4.0
 
 _METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
@@ -232,7 +243,7 @@ _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default
 
 
 def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
-    """Casts to a wider dtype of what was just cast from a wider one: name -> the narrow dtype between."""
+    """Name of a cast to a wider dtype -> the narrow dtype to which its argument was cast just before."""
     trips: dict[str, torch.dtype] = {}
     for node in gm.graph.nodes:
         if not _is_cast(node) or not _is_cast(node.args[0]):
@@ -246,14 +257,14 @@ def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
 def left_out(
     gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
 ) -> Difference | None:
-    """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such
-    pairs of casts unless it is set to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
-    it.
+    """The first output for which the rung skips a rounding of the program: `x.half().float()` on a float32 rounds in
+    eager; Inductor drops such pairs of casts unless `emulate_precision_casts` is set. `plain`: the float64 results
+    without that rounding.
 
-    The compiled result is then nearer to float64 than eager's, so no error relative to float64 shows it. Two float64
-    runs do, one without any rounding and one that rounds in each such pair: where they differ by more than rounding
-    explains, eager goes with the second and the rung with the first. Only pairs of casts that the program itself wrote
-    count, not those that a decomposition of a half-precision op makes.
+    The compiled result is then nearer to float64 than eager's, so an error relative to float64 does not show it. Two
+    float64 runs do, one without any rounding and one that rounds in each such pair: where they differ by more than
+    rounding explains, eager agrees with the second and the rung with the first. Only pairs of casts that the program
+    itself wrote count, not those that a decomposition of a half-precision op adds.
     """
     trips = round_trips(gm)
     if not trips:
@@ -282,7 +293,8 @@ def left_out(
 
 
 def _errors(without: torch.Tensor, with_it: torch.Tensor, want: torch.Tensor, have: torch.Tensor):
-    """Eager's errors to both runs, then the rung's, relative to the size of the values; None where there are none."""
+    """Eager's errors to the runs without and with rounding, then the rung's, relative to the values' size; None where
+    no element is finite in all four."""
     finite = torch.isfinite(without) & torch.isfinite(with_it) & torch.isfinite(want) & torch.isfinite(have)
     if not bool(finite.any()):
         return None
@@ -310,11 +322,12 @@ def _dtype(node: Any) -> torch.dtype | None:
 
 SAMPLES = 3
 ALLOWANCE = 4
-"""A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
+"""A rung may flip this many times more elements than the samples do: its rounding is one more sample of the same
+noise."""
 
 SUMS = 16.0
 CHANNELWISE = ("batch_norm", "native_batch", "_native_batch", "group_norm", "native_group", "instance_norm")
-"""How the names of normalisations begin that share a mean within a channel."""
+"""Name prefixes of normalisations whose mean is shared within a channel."""
 
 EXACT = frozenset({
     "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone",
@@ -332,25 +345,25 @@ EXACT = frozenset({
 
 
 TF32 = 2.0**-9
-"""What cutting two float32 to TF32 may move their product by, relative to its size. A kernel of Triton's cuts them off,
-which moves all products one way; cuBLAS rounds."""
+"""By how much cutting two float32 factors to TF32 may move their product, relative to its size. A Triton kernel
+truncates them, which moves all products in one direction; cuBLAS rounds."""
 MULTIPLIES = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "einsum", "scaled_dot_product_attention")
 _ATTENTION = "_scaled_dot_product_efficient_attention"
 MULTIPLIES = (*MULTIPLIES, _ATTENTION, f"{_ATTENTION}_backward")
 
 
 def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[Noise]:
-    """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded
-    numbers may differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong
-    kernel does more.
+    """Returns what rounding alone may do to each result; zero noise where the perturbed run is not possible. A mask `x
+    <= 0` of rounded numbers may differ from eager's where x is close to 0 without any bug, and so may all that depends
+    on it; a wrong kernel does more.
 
     Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul.
-    35, 1993): the float64 graph runs a few times with every fresh float value v, and in a backward its gradient,
-    replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager
-    has there (the rounding of the result), the second term for sums that nearly cancel, which are added up in float32
-    in any order. ALLOWANCE times what that moves or flips at most is noise: a rung's rounding is one more sample of it.
-    Random draws stay as they are, and so does what an op only moves or selects (a copy, a `where`, the largest):
-    nothing is rounded there.
+    35, 1993): the float64 graph runs SAMPLES times with every fresh float value v (and in a backward its gradient)
+    replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, with u uniform in [-1, 1] and eps that of eager's dtype
+    (the rounding of the result); the second term stands for sums that nearly cancel, which are added up in float32 in
+    any order. ALLOWANCE times the largest change is noise: a rung's rounding is one more sample of it. Random draws are
+    not perturbed, nor are results that an op only moves or selects (a copy, a `where`, a maximum), since nothing is
+    rounded there.
     """
     eps = eps_of_nodes(gm, inputs)
     counts = [0] * len(truth)
@@ -378,8 +391,8 @@ def _furthest(so_far: torch.Tensor | None, truth: Any, perturbed: Any) -> torch.
 
 
 def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
-    """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view); TF32 for
-    what a GPU may multiply in it."""
+    """Name of a node -> eps of each of its outputs: 0 for one that is no float or shares memory with an argument (a
+    view), TF32 for a product that a GPU may compute so."""
     coarse = torch.get_float32_matmul_precision() != "highest"
     eps: dict[str, tuple[float, ...]] = {}
     storages: dict[str, set[int]] = {}
@@ -414,14 +427,14 @@ def _eps(tensor: torch.Tensor, given: Collection[int], cut: bool) -> float:
 
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
-    """The value of a node of a float64 run, its tensors changed in place by as much as rounding could; what a sum is
-    off grows with the number of its terms (see `rounding_bound`). The gradient of what is broadcast is a sum, too; that
-    of what is normalised is off as a whole, by what the sums inside of the operation's backward are."""
+    """Perturbs a node's value in a float64 run in place, by as much as rounding could; the error of a sum grows with
+    the number of its terms (see `rounding_bound`). A hook perturbs its gradient: that of a broadcast value is a sum,
+    too; that of a normalised value is also shifted as a whole, by the sums inside the normalisation's backward."""
     shapes = [shape for user in node.users for shape in shapes_of(user)]
     normalised = [name for user in node.users if (name := base_name(user)) in NORMALISING]
     for tensor, width in zip(tensors_in(value), eps, strict=False):
         if width and tensor.dtype == torch.float64:
-            plain = tensor.data  # autograd must not take it for a change of a saved value
+            plain = tensor.data  # hides the change from autograd's version check
             if width == TF32:
                 plain.mul_(1 + width * _units(plain.new_empty(()), generator))
             plain.add_(_rounding(plain, width, generator, terms(node)))
@@ -443,8 +456,8 @@ def _rounding(values: torch.Tensor, width: float, generator: torch.Generator, te
 
 
 def _shifts(grad: torch.Tensor, width: float, generator: torch.Generator, names: Sequence[str]) -> torch.Tensor | float:
-    """What the sums inside the backward of a normalisation move a gradient by: one number for each channel of a batch
-    or group norm, one for each row of another."""
+    """The shift of a gradient by the errors of sums inside a normalisation's backward: one number per channel for a
+    batch or group norm, one per row for others."""
     shift: torch.Tensor | float = 0.0
     for name in names:
         shared = [at for at in range(grad.dim()) if at != 1] if name.startswith(CHANNELWISE) else [grad.dim() - 1]
@@ -464,7 +477,7 @@ def _size(values: torch.Tensor) -> float:
 
 
 def _of_a_sum(width: float, terms: int) -> float:
-    """What a sum of so many terms may be off, relative to the size of its values; `width`: eps of the dtype."""
+    """The possible error of a sum of so many terms, relative to the size of the values. `width`: eps of the dtype."""
     return min(width, torch.finfo(torch.float32).eps) * max(SUMS, LAMBDA / 2 * math.sqrt(terms))
 
 

@@ -1,11 +1,12 @@
 # pyright: basic
-"""The local test: the values of a compiled run that are wrong on the inputs that the compiled run itself had for them.
+"""The local test: finds the values of a compiled run that are wrong even for the inputs that the compiled run itself
+had.
 
-The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
-known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against
-it, and one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is
-tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, it does not
-count. Compiles nothing.
+The graph runs in float64, and each node whose compiled value is known passes that value on instead of its own. Every
+known value is thus compared with float64 on compiled inputs: an error made or amplified earlier does not count against
+it, and one compile judges as many nodes as it returns values. Between known values float64 flows on. A value that
+departs is tested again with perturbed values (see `comparing.noise`) and dropped where rounding alone moves it as far.
+Compiles nothing.
 
 >>> [row.name for row in departures(gm, inputs, {"mul": torch.zeros(2, 16)}, seed=0)]
 ['mul']
@@ -29,8 +30,9 @@ SAMPLES = 3
 CHECK = ("nan", "accuracy")
 
 
-class Departure(NamedTuple):
-    """One value that is wrong on right inputs: its node, "accuracy", "nan" or "metadata", and the relative error."""
+class WrongValue(NamedTuple):
+    """A value that is wrong on right inputs. `name`: its node; `kind`: "accuracy", "nan" or "metadata"; `error`:
+    relative."""
 
     name: str
     kind: str
@@ -42,12 +44,12 @@ class _Seen(NamedTuple):
     truth: torch.Tensor | None
     eager: torch.Tensor
     length: int
-    departure: Departure
+    departure: WrongValue
 
 
-def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
-    """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its
-    arguments.
+def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[WrongValue]:
+    """Returns, in graph order, those of the known values `got` (node name -> compiled tensor) that are wrong. Changes
+    none of its arguments.
 
     Call it under the recorded surroundings (`spec.in_force`). Raises GraphRunError where eager itself fails.
     """
@@ -59,7 +61,7 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
         length, known = reduction_length(nodes[name]), None if truth is None else [truth]
         difference = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
         if difference is not None:
-            departure = Departure(name, difference.kind, difference.size, difference.text)
+            departure = WrongValue(name, difference.kind, difference.size, difference.text)
             seen[name] = _Seen(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:

@@ -55,6 +55,7 @@ from ..live.execution import (
     result_names,
     returned,
     same_bits,
+    settle,
     tensors_in,
 )
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
@@ -93,9 +94,9 @@ A crash, a signal, a hang and running out of memory are noticed under each.
 
 
 LEAN = ("", "compile", "fakes", "numbers")
-""""compile": only for crashes of the compile. It compiles first; what compiles is not run, and what does not is a
-failure only where eager runs as it must. "fakes": the same crashes, of inputs without values: nothing is run, not by
-eager either. "numbers": the float64 reference is made only where the rung's bits differ from eager's."""
+""""compile": finds only crashes of the compile. It compiles first; a graph that compiles is not run, and one that does
+not counts as a failure only where eager runs it. "fakes": the same, of inputs without values: nothing is run, not in
+eager either. "numbers": the float64 reference is computed only where the rung's bits differ from eager's."""
 
 Watch = Callable[[], AbstractContextManager[None]]
 
@@ -121,7 +122,7 @@ def judge(
     used = rung if isinstance(rung, Rung) else rung_named(rung)
     lost: list[str] = []
     try:
-        # a backward compiles when it first runs
+        # around the run as well: a backward compiles when it first runs
         with settings(case.spec.config) as lost, no_caches(), in_force(case.spec):
             outcome = _Judgement(case, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
     except LacksName as reason:
@@ -136,7 +137,7 @@ def judge(
 
 @dataclass
 class _Judgement:
-    """One judgement in progress. `seconds`: compile and first run of the rung; `step`: where it is."""
+    """One judgement in progress. `seconds`: of the rung's compile and first run; `step`: the step in progress."""
 
     case: Live
     rung: Rung
@@ -164,7 +165,7 @@ class _Judgement:
         return self.spec.stage in FULL_STAGES and self.spec.ambient.grad and not self.spec.ambient.inference_mode
 
     def outcome(self, keep_outputs: bool) -> Outcome:
-        """The outcome of the whole judgement."""
+        """Judges the case and returns the outcome."""
         if reason := self.rung.unavailable(self.spec) or self.rung.cannot_take(self.gm, self.spec):
             return Outcome(skipped(reason))
         random = draws_from_generator(self.gm)
@@ -221,12 +222,12 @@ class _Judgement:
         return outcome
 
     def _compile_only(self) -> Outcome | None:
-        """The crash of the rung's compile, a skip, or None where it compiles."""
+        """Compiles under the rung; returns the crash or a skip, None where it compiles."""
         tried = self._tried(only_compile=True)
         return tried if isinstance(tried, Outcome) else None
 
     def _tried(self, **how: bool) -> Execution | Outcome:
-        """The results of a run of the rung; its crash or a skip."""
+        """Runs the rung; returns its results, or the outcome of a crash or a skip."""
         try:
             return self._run_rung(**how)
         except CannotRun as reason:
@@ -235,19 +236,19 @@ class _Judgement:
             return self._crashed(error)
 
     def _lacks_device(self) -> bool:
-        """Whether inputs stand for tensors on a CUDA device and there is none."""
+        """Whether inputs belong on a CUDA device and this machine has none."""
         there = torch.cuda.is_available()
         return not there and any(isinstance(value, torch.Tensor) and value.is_cuda for value in self.inputs)
 
     def _beside_an_error(self, refusal: Signature) -> Outcome:
-        """The outcome where eager raises: a failure if the rung does not, else no verdict."""
+        """The outcome where eager raises: a failure if the rung raises nothing, else no verdict."""
         unsteady = refusal.kind == "nondeterministic"
         none = Outcome(judged(refusal, where=self.raised_at) if unsteady else cannot_tell(refusal.text()), refusal)
         if self.raised is None:
             return none
         try:
             self._run_rung()
-        except Exception as error:  # noqa: BLE001  it raises, too
+        except Exception as error:  # noqa: BLE001  the rung raises, as eager does
             if is_same_error(self.raised, error):
                 none.signature = msgspec.structs.replace(refusal, detail=RAISED_TOO)
             return none
@@ -256,7 +257,8 @@ class _Judgement:
         return Outcome(record, self.raised, seconds=self.seconds)
 
     def _baseline(self) -> Baseline | Signature:
-        """Eager's results and the reference, or why no verdict is possible."""
+        """Loads or computes eager's results and the reference; a Signature why no verdict is possible where eager
+        fails."""
         known = baseline.load(self.shared) if self.shared is not None and self.shared.exists() else None
         if known is not None:
             self.left_out, self.changed = known.left_out, known.changed
@@ -277,7 +279,7 @@ class _Judgement:
         return base
 
     def _execute(self, run: Any, inputs: list[Any] | None = None, gm: fx.GraphModule | None = None) -> Execution:
-        """One execution, on clones of the case's inputs and with its parameters where no others are given."""
+        """Executes `run` once. Default: on clones of the case's inputs, with the parameters of the case's graph."""
         gm = gm or self.gm
         parameters = [parameter for parameter in gm.parameters() if self.backward and parameter.requires_grad]
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
@@ -288,11 +290,11 @@ class _Judgement:
             self.attributes.restore()
 
     def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
-        """The results of an eager run of another form of the graph."""
+        """Runs another form of the graph in eager and returns its results."""
         return self._execute(partial(run_graph, wide, hook=hook), inputs, wide).results(self.changed)
 
     def _eager(self) -> Execution | Signature:
-        """Eager's run, or why no verdict is possible."""
+        """Runs eager twice; returns the first run, or a Signature why no verdict is possible."""
         try:
             first = self._first()
             self.changed = changed = changed_inputs(self._before(), first.inputs)
@@ -322,12 +324,12 @@ class _Judgement:
         return first
 
     def _before(self) -> list[Any]:
-        """Copies of what a run can write to: the inputs, then what the graph holds."""
+        """Copies of all that a run can write to: the inputs, then the graph's tensors."""
         return [*self.inputs, *self.attributes.before(self.gm)]
 
     def _reads_nothing(self, place: int, poisoned: Any) -> bool:
-        """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the
-        same; and nothing else was given that memory, which may have written a part of it."""
+        """Whether a result is purely uninitialised memory, as from `empty`: it shows the poison, the same in each run,
+        and no other node shares the memory and may have written a part of it."""
         node, alone = dict(enumerate(returned(self.gm))).get(place), True
         while isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)):
             node = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else None
@@ -338,8 +340,8 @@ class _Judgement:
         return compare(None, [poisoned], [again]) is None
 
     def _left_open(self, difference: Difference, wanted: list[Any], names: list[str]) -> Signature | None:
-        """No verdict where eager is as far from itself as soon as values that go to one place are written in another
-        order, which torch leaves open."""
+        """A Signature (no verdict) where eager itself differs as soon as several writes to one place happen in another
+        order, which torch leaves open; else None."""
         at = difference.output
         if difference.kind not in ("accuracy", "nan") or at < 0 or not may_write_twice(self.gm):
             return None
@@ -357,7 +359,8 @@ class _Judgement:
         return Signature("nondeterministic", "eager", raw=text)
 
     def _first_unsteady(self, second: AbstractContextManager[Any] | None = None) -> Where | None:
-        """The first node whose value differs in a second run with the same seed, that inside of `second`."""
+        """The first node whose value differs between two runs with the same seed; the second run is inside the context
+        `second`."""
         runs: list[list[Any]] = [[], []]
         for kept, around in zip(runs, (nullcontext(), second or nullcontext()), strict=True):
 
@@ -373,23 +376,26 @@ class _Judgement:
         return None
 
     def _first(self) -> Execution:
+        run = partial(run_graph, self.gm, hook=_settled)
         try:
-            return self._execute(partial(run_graph, self.gm))
+            return self._execute(run)
         except GraphRunError as error:
             if "leaf Variable that requires grad" not in str(error):
                 raise
             self._as_computed()
-            return self._execute(partial(run_graph, self.gm))
+            return self._execute(run)
 
     def _as_computed(self) -> None:
-        """Marks leaves as computed where no record says which are: a program cannot write to a leaf."""
+        """Makes inputs that require grad non-leaves, where the record does not say which are: no program can write to a
+        leaf."""
         self.computed = True
         tensors = [(at, value) for at, value in enumerate(self.inputs) if isinstance(value, torch.Tensor)]
         plain = [at for at, value in tensors if value.requires_grad and not isinstance(value, torch.nn.Parameter)]
         self.inputs = computed(clone_inputs(self.inputs), plain)
 
     def _amplified(self, where: Where | None, text: str) -> tuple[Where | None, str]:
-        """The operator that amplifies rounding, in place of the result's node, and the same in words."""
+        """The operator that amplifies rounding, in place of the result's node, with a sentence about it; unchanged
+        where none does."""
         from .amplifying import amplifier
 
         worst = amplifier(self.gm, self.inputs, self._eagerly)
@@ -400,7 +406,7 @@ class _Judgement:
         return at, f"{text}; a difference of {worst.input:.1g} becomes one of {worst.output:.1g} at {place}"
 
     def _names(self, eager: Execution) -> list[str]:
-        """The names of the results for the user."""
+        """The names of the results, as shown to the user."""
         return result_names(self.gm, self.inputs, len(eager.gradients), self.changed)
 
     def _reference(self) -> list[Any] | NoReference:
@@ -408,8 +414,8 @@ class _Judgement:
         return reference(self.gm, self.inputs, self._eagerly)
 
     def _run_rung(self, **how: bool) -> Execution:
-        """One run of the rung; where the stack asks for the value of an input, once more with it known, as Dynamo
-        does."""
+        """Runs the rung once; where the compiler needs an input's value that it took for dynamic, again with the value
+        known, as Dynamo does."""
         try:
             return self._run_once(**how)
         except Exception as error:
@@ -454,8 +460,8 @@ class _Judgement:
         return Outcome(judged(signature, self.rung.name, where=where), signature, seconds=self.seconds, notes=notes)
 
     def _behind(self, error: Exception) -> tuple[str, Where | None]:
-        """The kernel or pass that failed and its nodes. It takes as long as a small compile, so a search leaves it
-        out."""
+        """The kernel or pass that failed, in words, and its first node. Takes as long as a small compile, so a search
+        skips it."""
         from ..compile_fx.errors import explain
 
         explained = explain(error, None, self.step)
@@ -498,16 +504,15 @@ class _Judgement:
 
 
 def _same(eager: list[Any], compiled: list[Any], truth: list[Any] | None) -> bool | None:
-    """What PyTorch's minifier would decide about the numbers, at its default tolerances; None where it can say
-    nothing."""
+    """The decision of PyTorch's minifier about the numbers, at its default tolerances; None where it cannot decide."""
     try:
         return t.same(eager, compiled, truth, log_error=lambda *message: None)
-    except Exception:  # noqa: BLE001  it asserts much of what it is given
+    except Exception:  # noqa: BLE001  it asserts much about its arguments
         return None
 
 
 def convicting(difference: Difference, reference: bool) -> str:
-    """What convicts the rung of wrong numbers, in words; empty where no reason is needed, and for rounding."""
+    """Why the rung's numbers are wrong, in words; "" for rounding, and for differences that need no reason."""
     if difference.kind != "accuracy" or difference.detail == ROUNDING:
         return ""
     if difference.detail == "integers":
@@ -523,22 +528,26 @@ def convicting(difference: Difference, reference: bool) -> str:
 
 
 _RESTARTS = frozenset({"TensorifyScalarRestartAnalysis", "DataDependentOutputException"})
-"""What compilers raise where they need the value of an input that they took for variable: Dynamo begins again with the
-value."""
+"""Exceptions that compilers raise where they need the value of an input that they took for dynamic: Dynamo then starts
+again with the value."""
 WAITS = "it was not needed: the numbers are eager's"
 
 
+def _settled(_: fx.Node, value: Any) -> Any:
+    """Waits for the kernels of a node: their error then shows there, and not at a later one."""
+    settle()
+    return value
+
+
 def _device_lost(error: Exception) -> str:
-    """What is said where a kernel of eager's ended the device's context: whatever follows would raise the same."""
+    """The reason for a case in which an eager kernel destroyed the device context: any later run would raise the
+    same."""
     said = str(error).partition("\n")[0][:600]
-    return (
-        f"eager itself fails, at {said}; nothing can run on the device after it, so the rung was not run. A kernel's "
-        "error shows late: set CUDA_LAUNCH_BLOCKING=1 to see at which node it is"
-    )
+    return f"eager itself fails, at {said}; nothing can run on the device after it, so the rung was not run"
 
 
 def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:
-    """The node of a result, with its user's line, and the result's name; None where no single result is meant."""
+    """Where a result comes from: its node, the user's line, the result's name; None where no single result is meant."""
     nodes = returned(gm)
     node = nodes[place] if 0 <= place < len(nodes) else None
     return _at(node, name) if isinstance(node, fx.Node) else Where(name=name) if name else None
@@ -553,5 +562,6 @@ def _repeats(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _is_unused_state(value: Any) -> bool:
-    """The seed and offset that an attention kernel leaves uninitialised when it drops nothing: one or two integers."""
+    """Whether a value is the seed or offset that an attention kernel leaves uninitialised without dropout: at most two
+    integers."""
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2

@@ -1,11 +1,10 @@
-"""Distinguishes what a rung found out about torch from errors which only say that a part is missing here, or that
+"""Tells apart errors that a rung finds in torch from errors which only say that something is missing here, or that
 graphdbg itself failed.
 
-Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and
-that is not on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to
-report is of a class of graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++
-function of torch's raised when called. And an error that eager raises and compiled code does not: what it would be if
-it were missing. Runs nothing.
+Not a verdict about torch: an import that fails (except in the user's own files), a tool that Inductor needs and this
+machine lacks, and an exception whose innermost frame is graphdbg's own. But an exception of a graphdbg class that a
+rung raises in order to report, such as `MetadataMismatch`, is a verdict, and so is a RuntimeError raised by a C++
+function of torch that graphdbg called. Also: the failure of a rung that does not raise where eager does. Runs nothing.
 
 >>> missing(ModuleNotFoundError("No module named 'numpy'"))
 "No module named 'numpy'"
@@ -38,19 +37,19 @@ _TOOLS = {
     "InvalidCxxCompiler": "no C++ compiler was found (g++, or what CXX names)",
     "TritonMissing": "Triton is not installed",
 }
-"""Exceptions of torch's by which Inductor says that this machine lacks a tool."""
+"""Torch exceptions with which Inductor reports a missing tool -> the reason."""
 
 _CUT_OFF = ("file too short", "invalid ELF header", "cannot read file data")
-"""What the loader says of a library that a compile which was killed left behind."""
+"""Loader errors for a truncated library, as a killed compile leaves one."""
 
 _HELPERS = ("numpy",)
-"""Packages that graphdbg calls with values of its own: an error in there is its caller's."""
+"""Packages that graphdbg calls: an error inside them is charged to the caller."""
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def missing(error: BaseException) -> str:
-    """Why an exception says nothing about torch, in a sentence without its end; "" where it does."""
+    """Why an exception says nothing about torch, as a sentence without a full stop; "" where it is about torch."""
     inner = _innermost(error)
     if isinstance(inner, GraphdbgError):
         return str(inner)
@@ -78,7 +77,7 @@ def missing(error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The exception inside wrappers: torch's own, and those of graphdbg that add where it happened."""
+    """Unwraps an exception: torch's wrappers, and graphdbg's that add where it happened."""
     for _ in range(20):
         deeper = inside(error)
         if deeper is None and _ours(type(error).__module__) and not isinstance(error, GraphdbgError):
@@ -105,7 +104,7 @@ def _is_users(frame: FrameType) -> bool:
 
 
 def _raised_there(trace: TracebackType | None) -> bool:
-    """Whether the innermost frame has a `raise` where it stopped; else what it called in C or C++ raised."""
+    """Whether the innermost Python frame stopped at a `raise`; if not, C or C++ code that it called raised."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     if trace is None:
@@ -114,18 +113,19 @@ def _raised_there(trace: TracebackType | None) -> bool:
 
 
 _COMPILERS_OWN = ("prims.inductor", "inductor.", "inductor_prims.", "mkldnn.", "mkl.", "onednn.", "triton")
-"""Operators that a compiler put there: that eager cannot run one of them says nothing about the program."""
+"""Prefixes of operators that compilers insert: that eager cannot run one says nothing about the program."""
 
 
 def is_same_error(wanted: Signature, error: BaseException) -> bool:
-    """Whether a rung's exception is eager's."""
+    """Whether a rung's exception is the one that eager raises."""
     seen = from_exception(error.__cause__ if isinstance(error, GraphRunError) and error.__cause__ else error, "run")
     return seen.error == wanted.error and (seen.message == wanted.message or not wanted.message)
 
 
 def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
-    """The failure of a rung that does not raise where eager does; None where eager's error is no promise to raise one:
-    it ran out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left."""
+    """The failure of a rung that does not raise where eager does; None where compiled code need not raise eager's
+    error: eager ran out of memory, the node is a compiler's own operator, or the graph is from after Inductor's
+    passes."""
     cause = error.__cause__
     if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):
         return None

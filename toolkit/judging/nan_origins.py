@@ -1,8 +1,8 @@
 # pyright: basic
-"""Where a NaN of eager's own comes from: the first nodes that make one of numbers that were none, forward or in the
-backward.
+"""Finds where a NaN in eager's own run comes from: the first nodes that turn inputs without NaN into one, forward or in
+the backward.
 
-Runs a graph once, in this process; keeps numbers of one element alone.
+Runs a graph once, in this process; keeps values of one-element tensors only.
 
 >>> gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.log.default(x) + 1)
 >>> next(nan_origins(gm, [torch.tensor([-1.0])])).node.name
@@ -27,8 +27,8 @@ MOST = 8
 
 
 class Origin(NamedTuple):
-    """A node that makes a NaN of what is none. `inf` names an input that holds Inf, or is empty: `inf - inf` and the
-    like begin earlier, at `since`, the first node that has one; `given`: the inputs of one element, by name.
+    """A node that turns inputs without NaN into one. `inf`: an input of it that holds Inf, or "" (`inf - inf` and the
+    like start earlier); `since`: the first node with that Inf; `given`: its one-element inputs, by name.
     """
 
     node: fx.Node
@@ -38,10 +38,10 @@ class Origin(NamedTuple):
 
 
 def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
-    """Where a NaN comes from in eager's own run: the first nodes whose value has a NaN that none of their inputs has.
+    """Yields the first nodes of eager's own run whose value has a NaN that none of their inputs has.
 
-    At most MOST, in graph order. A mask of -inf is no finding by itself. Runs the graph once, keeps numbers of one
-    element alone, may change `inputs`.
+    At most MOST, in graph order. A mask of -inf alone is no finding. Runs the graph once, keeps values of one-element
+    tensors only, may change `inputs`.
     """
     nan: set[fx.Node] = set()
     inf: dict[fx.Node, fx.Node] = {}
@@ -65,12 +65,12 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
                 given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
                 infinite = next((arg for arg in node.all_input_nodes if arg in inf), None)
                 yield Origin(node, infinite.name, given, inf[infinite]) if infinite else Origin(node, "", given)
-    except GraphRunError:  # reported by whoever judges the graph
+    except GraphRunError:  # the judge of the graph reports this error
         return
 
 
 def _written(node: fx.Node) -> fx.Node | None:
-    """The argument that the node writes its value into, by the operator's name: the first one."""
+    """The argument that an in-place operator (by its name) writes to: the first one; None for others."""
     name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
     first = node.args[0] if node.args and name.endswith("_") and not name.endswith("__") else None
     return first if isinstance(first, fx.Node) else None
@@ -79,9 +79,9 @@ def _written(node: fx.Node) -> fx.Node | None:
 def nan_in_backward(
     gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec, seed: int
 ) -> tuple[fx.Node, fx.Node | None] | None:
-    """The first node of which eager's backward makes a NaN of a gradient without one, and, where that gradient is
-    infinite, the node of which the backward made it so. None where no node does. Runs the graph with its backward; may
-    change `inputs`."""
+    """The first node whose backward turns a gradient without NaN into one, and, where that gradient is infinite, the
+    node whose backward made it so (else None). None where no node does. Runs the graph with its backward; may change
+    `inputs`."""
     nan: dict[fx.Node, bool] = {}
     inf: dict[fx.Node, bool] = {}
 
@@ -100,7 +100,7 @@ def nan_in_backward(
         execute(partial(run_graph, gm, hook=watch), inputs, seed=seed, backward=True, parameters=parameters)
 
     def beyond(node: fx.Node) -> fx.Node | None:
-        """The user that the node's gradient came from, one with an infinite gradient first."""
+        """The user whose backward gave the node's gradient; one with an infinite gradient first."""
         users = [user for user in node.users if user in nan]
         return next((user for user in users if inf[user]), users[0] if users else None)
 

@@ -1,6 +1,6 @@
 # pyright: basic
-"""Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs
-from it.
+"""Compares kernels with eager: whether eager's value is not finite either, and which kernel's buffer departs from it
+first.
 
 For example:
 
@@ -21,20 +21,20 @@ from ...dumps.wording import counted
 from ..live.eager import GraphRunError, clone_inputs
 from ..triton.interpreting.memory import Access, AccessWatch
 from ..triton.interpreting.on_cpu import running
-from ..triton.interpreting.session import Interpretation, Launch, Observer
+from ..triton.interpreting.session import Interpretation, InterpretedLaunch, LaunchObserver
 from .findings import KernelFault
 from .tracking import Collected, LaunchPlace, LenientBuilder, checking_builder
 from .watching import Checking, WrapperCall
 
 _SEED = 0
-"""Both draw from it, in the order of the graph."""
+"""Seed for both eager and the wrapper, which draw in the order of the graph."""
 _ROUNDINGS = 64
-"""Of a buffer's own type, by how many its elements may be off beside the largest: kernels round in another order than
-eager."""
+"""How many roundings of a buffer's dtype, relative to its largest element, an element may be off: kernels round in
+another order than eager."""
 
 
 def eager_beside(checking: Checking) -> None:
-    """Records for each NaN and infinity that arose whether eager has it, too; then the kernel is not at fault."""
+    """Records for each new NaN and infinity whether eager has it, too; then the kernel is not at fault."""
     known: dict[str, torch.Tensor] = {}
     for run in checking.runs if checking.born else ():
         if run.wrapper is not None:
@@ -54,8 +54,8 @@ def eager_beside(checking: Checking) -> None:
 def departures(
     session: Interpretation | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
 ) -> list[KernelFault]:
-    """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that
-    departs."""
+    """Runs each wrapper again and compares the kernels' buffers with eager's values of the nodes; returns the first
+    that departs."""
     faults: list[KernelFault] = []
     for run in checking.runs:
         if run.wrapper is None or session is None:
@@ -65,7 +65,7 @@ def departures(
             eager = run.wrapper.eager(run.inputs, set(run.wrapper.nodes.values()))
         except GraphRunError:
             continue
-        beside = Beside(run, eager, verdict)
+        beside = LaunchComparison(run, eager, verdict)
         before, session.observers, session.launches = session.observers, (beside,), 0
         try:
             torch.manual_seed(_SEED)
@@ -79,8 +79,8 @@ def departures(
     return faults
 
 
-class Beside(Observer):
-    """Compares until one departs."""
+class LaunchComparison(LaunchObserver):
+    """Compares the buffers of each launch, until one departs."""
 
     def __init__(self, run: WrapperCall, eager: dict[str, torch.Tensor], verdict: str) -> None:
         self.run, self.eager, self.verdict = run, eager, verdict
@@ -89,13 +89,13 @@ class Beside(Observer):
         self._launched: Counter[str] = Counter()
         self._watch: _Stores | None = None
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         assert self.run.wrapper is not None
         self._watch = _Stores(self.run.wrapper.place(launch, self._launched[launch.kernel]))
         self._launched[launch.kernel] += 1
         return self._watch
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         watch = self._watch
         if self.found or watch is None:
             return
@@ -119,7 +119,7 @@ class Beside(Observer):
 
 
 class _Stores(AccessWatch):
-    """The last line that stored to each storage."""
+    """Keeps, for each storage, the last line that stored to it."""
 
     def __init__(self, place: LaunchPlace) -> None:
         self.place = place
@@ -137,7 +137,7 @@ def _number(tensor: torch.Tensor, where: list[int]) -> str:
 
 
 def _off(wanted: torch.Tensor, got: torch.Tensor) -> torch.Tensor | None:
-    """Elements that rounding does not explain."""
+    """A mask of the elements that rounding does not explain; None where there are none."""
     if wanted.dtype.is_complex or not wanted.numel():
         return None
     if not wanted.is_floating_point():

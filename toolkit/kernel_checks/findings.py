@@ -25,9 +25,9 @@ KINDS = {
     "assert": "failed assertion",
     "values": "buffer that differs from eager",
 }
-"""Kind -> what a reader calls it."""
+"""Kind of a fault -> its name for people."""
 _KINDS: dict[str, Kind] = {"nan": "nan", "inf": "nan", "values": "wrong_numbers"}
-"""Kind -> that of a verdict; an access that is no matter of numbers has none."""
+"""Kind of a fault -> kind of a verdict; none for faults of an access, which are not about numbers."""
 
 
 class UserLine(msgspec.Struct, frozen=True):
@@ -38,13 +38,13 @@ class UserLine(msgspec.Struct, frozen=True):
 
 
 class KernelFault(msgspec.Struct, omit_defaults=True):
-    """One fault: everything found at one line of one kernel for one argument. `launch`, `program`, lanes: of the first
-    time.
+    """All faults of one kind at one line of one kernel for one argument. `launch`, `program` and the lanes: of the
+    first occurrence.
 
-    `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`:
-    how many times. `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one
-    whose value the buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was
-    looked at. `note`: no fault by itself.
+    `lanes`: how many of the program's, from `first_lane` to `last_lane`; `programs`: how many programs; `count`: how
+    many occurrences. `element`: index into the argument's storage, which has `storage` elements. `node`: whose value
+    the buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has the fault, too, if known. `note`:
+    no fault by itself.
     """
 
     kind: str
@@ -77,10 +77,10 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
         return KINDS[self.kind]
 
 
-class Checked(msgspec.Struct, omit_defaults=True):
-    """The result of a checked run. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as
-    are none by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results;
-    `wrong`: that they are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
+class CheckedKernels(msgspec.Struct, omit_defaults=True):
+    """The result of a checked run. `kernels`: how many were checked, of `names`; `findings`: faults; `notes`: findings
+    that are no fault by themselves; `unchecked`: sentences on what was not checked; `verdict`: on the results; `wrong`:
+    the results are wrong though no kernel was found to be; `cannot`: why the run did not finish."""
 
     findings: list[KernelFault] = []
     notes: list[KernelFault] = []
@@ -98,7 +98,7 @@ class Checked(msgspec.Struct, omit_defaults=True):
 
     @property
     def conclusion(self) -> Verdict:
-        """The verdict: the first fault of a kernel, at its node; results that are wrong; or why the run did not end."""
+        """The verdict: the first fault of a kernel, at its node; wrong results; or why the run did not finish."""
         if self.cannot:
             return cannot_tell(self.cannot)
         if self.findings:

@@ -35,21 +35,22 @@ from ..triton.interpreting.session import Interpretation
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import from_exception
 from ..verdicts.verdict import WHOLE, judged, skipped
-from .findings import Checked
+from .findings import CheckedKernels
 from .tracking import checking_builder
 from .watching import Checking
 from .wrapper import Wrappers
 
 Edit = Callable[[str, str], str]
 NO_REUSE = {"inductor": {"allow_buffer_reuse": False}}
-"""A buffer that is used again would hide that nothing wrote it. Kernels that change a buffer in place still do."""
+"""Settings: a reused buffer would hide that an element was never written. Kernels that mutate a buffer still reuse
+it."""
 
 
 _SHORT_S = 2.0
 
 
 class CheckedRung(TritonInterpret):
-    """Runs what it compiled twice: as the plain interpreter does, for the time of it, then checked."""
+    """Runs the compiled program twice: by the plain interpreter, for its time, then checked."""
 
     def __init__(self, kernel: str | None, edit: Edit | None, *, plain: bool) -> None:
         self.kernel, self.edit, self.plain = kernel, edit, plain
@@ -90,13 +91,13 @@ class CheckedRung(TritonInterpret):
         return run
 
     def _plainly(self, compiled: Compiled, inputs: list[Any], checking: Checking) -> None:
-        """The time of the plain interpreter on copies; None where that stops at a fault."""
+        """Measures the plain interpreter on copies; None where it stops at a fault."""
         state = torch.get_rng_state()
         try:
             self.seconds_plain = self.timed(compiled, inputs, checking)
-            if self.seconds_plain < _SHORT_S:  # the first run of all loads and fills caches
+            if self.seconds_plain < _SHORT_S:  # the very first run also loads code and fills caches
                 self.seconds_plain = self.timed(compiled, inputs, checking)
-        except Exception:  # noqa: BLE001  the checked run reports it
+        except Exception:  # noqa: BLE001  the checked run will report it
             self.seconds_plain = None
         finally:
             torch.set_rng_state(state)
@@ -118,18 +119,20 @@ class CheckedRung(TritonInterpret):
 
 def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
-) -> Checked:
-    """Compiles, interprets and checks a graph's kernels. `kernel`: that one alone; `edit(name, source)`: another source
-    for a kernel; `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and
-    departing ones blamed on a kernel."""
+) -> CheckedKernels:
+    """Compiles, interprets and checks a graph's kernels. `kernel`: only that one; `edit(name, source)`: returns another
+    source for a kernel; `plain`: also time the plain interpreter. Results are judged as in `replay`; where they depart,
+    the first such kernel is blamed."""
     from .departing import departures, eager_beside
 
     rung = CheckedRung(kernel, edit, plain=plain)
     outcome = judge(case, rung, "numbers", seed=seed)
     alone = outcome.signature is not None and outcome.signature.stage in ("", "eager", "reference")
-    if alone:  # kernels may be checked whatever becomes of eager
+    if alone:  # kernels can be checked even where eager fails
         outcome = _unjudged(rung, case, seed, outcome)
-    report = Checked(seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text)
+    report = CheckedKernels(
+        seconds_plain=rung.seconds_plain, seconds_checked=rung.seconds_checked, verdict=outcome.text
+    )
     checking = rung.checking
     if checking is None:
         report.cannot = outcome.text
@@ -155,7 +158,7 @@ def checked(
 
 
 def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Outcome:
-    """Runs the rung though eager cannot be run. The verdict stays the refusal, or becomes what the rung raised."""
+    """Runs the rung though eager cannot run the graph. The verdict stays the refusal, unless the rung raises."""
     rung.checking = rung.known = None
     gm, spec = case.gm, case.spec
     try:

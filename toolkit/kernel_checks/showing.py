@@ -1,4 +1,5 @@
-"""`graphdbg kernel --check`: asks a child, prints, and says with what to exit. Imports neither torch nor Triton.
+"""`graphdbg kernel --check`: runs the check in a child, prints the result, and gives the exit code. Imports neither
+torch nor Triton.
 
 For example:
 
@@ -26,15 +27,15 @@ from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import with_flags
 from ..verdicts.verdict_words import first_line
-from .findings import Checked, KernelFault
+from .findings import CheckedKernels, KernelFault
 
 TASK = f"{__name__}:task"
 _WIDTH = 8
 
 
 def shown(saved: SavedGraph, kernel: str | None, how: How, *, as_json: bool) -> int:
-    """Checks a graph's kernels and prints the result; returns 0: nothing was found, 1: something was, 4: it could not
-    be run. Raises EnvironmentLackError without Triton."""
+    """Checks a graph's kernels and prints the result; returns 0: no finding, 1: findings, 4: it could not be run.
+    Raises EnvironmentLackError without Triton."""
     require_interpreter()
     with opened(None) as used:
         checked = check(saved, used, kernel, how)
@@ -47,10 +48,10 @@ def shown(saved: SavedGraph, kernel: str | None, how: How, *, as_json: bool) -> 
 
 
 _ALWAYS = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
-"""What the JSON says though there is none of it."""
+"""JSON fields with the defaults that are always present."""
 
 
-def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
+def _json(name: str, saved: SavedGraph, checked: CheckedKernels) -> dict[str, Any]:
     rows, notes = (
         [msgspec.to_builtins(fault) | {"what": fault.what} for fault in faults]
         for faults in (checked.findings, checked.notes)
@@ -71,11 +72,15 @@ def _json(name: str, saved: SavedGraph, checked: Checked) -> dict[str, Any]:
     }
 
 
-def check(saved: SavedGraph, server: ForkServer, kernel: str | None, how: How) -> Checked:
+def check(saved: SavedGraph, server: ForkServer, kernel: str | None, how: How) -> CheckedKernels:
     """Checks one saved graph in a child; one that dies is reported too. Raises GraphdbgError where it cannot be loaded,
     where Triton is missing, and where there is no such kernel."""
     answer = ask(TASK, {**how.payload(saved), "kernel": kernel}, how.limit_s, server=server).end()
-    checked = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
+    checked = (
+        msgspec.convert(answer.value, CheckedKernels)
+        if answer.status == "done"
+        else CheckedKernels(cannot=how_ended(answer))
+    )
     checked.peak_bytes = answer.peak_bytes
     return checked
 
@@ -101,7 +106,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     return msgspec.to_builtins(report)
 
 
-def text(checked: Checked, graph: str) -> str:
+def text(checked: CheckedKernels, graph: str) -> str:
     """The whole report."""
     rows = [f"{graph}: {headline(checked)}"]
     for number, fault in enumerate((*checked.findings, *checked.notes), 1):
@@ -114,8 +119,8 @@ def text(checked: Checked, graph: str) -> str:
     return "\n".join(rows)
 
 
-def headline(checked: Checked) -> str:
-    """One line: how much was checked, and whether all is well."""
+def headline(checked: CheckedKernels) -> str:
+    """One line: how much was checked, and the overall result."""
     calls = f"{counted(checked.calls, 'library call')} not checked"
     amount = f"{counted(checked.kernels, 'kernel')}, {counted(checked.launches, 'launch')}, {calls}"
     if checked.cannot:
@@ -142,7 +147,8 @@ def lines_of(fault: KernelFault, graph: str, number: int) -> list[str]:
 
 
 def _next(fault: KernelFault, graph: str) -> str:
-    """The command that shows the whole kernel: a generated one is written again, a user's is in the dump."""
+    """The command that shows the whole kernel: a generated kernel's source is generated again, a user's is in the
+    dump."""
     if fault.kernel.startswith("triton_"):
         return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {fault.kernel}")
     return f"graphdbg show {graph} --kernel {fault.kernel}"
@@ -177,7 +183,7 @@ def _short(dtype: str) -> str:
     return dtype.replace("bfloat", "bf").replace("float", "f") if "float8" not in dtype else dtype
 
 
-def _times(report: Checked) -> str:
+def _times(report: CheckedKernels) -> str:
     checked = f"checked {report.seconds_checked:.2g} s"
     if report.seconds_plain is None:
         return checked

@@ -1,13 +1,14 @@
 # pyright: basic
-"""One program run once more with its values followed: where a NaN or an infinity arose, where an index overflowed.
+"""Runs one program again with its values followed: finds where a NaN or an infinity arose, and where an index
+overflowed.
 
-Also: findings as they come, one for each kernel, kind, line and argument, with the line of the kernel that is
-running.
+Also: collects findings as they occur, one for each kernel, kind, line and argument, with the kernel line being
+executed.
 
-Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its
-operands are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when
-it reaches a store of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction
-that of the lanes that it reduces.
+Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite though its
+operands are (or NaN though no operand is): constants such as -inf, and loaded values, are not born. An event counts
+when it reaches a store of a live lane, or the address of a live access: `where` passes on the event of the lane that it
+selects, a reduction those of the lanes that it reduces.
 
 For example: `followed(memory, place, collected)` gives `[(Finding(kind='nan', line=14), 'out_ptr0')]`.
 """
@@ -29,23 +30,23 @@ from ..torch_private import all_replaced
 from ..triton.interpreting._triton import Handle
 from ..triton.interpreting.builder import BUILDER, Builder, is_float, not_finite, numbers
 from ..triton.interpreting.memory import Access, AccessWatch, Memory
-from ..triton.interpreting.session import Launch
+from ..triton.interpreting.session import InterpretedLaunch
 from .findings import KernelFault, UserLine
 
 
 @dataclass
 class LaunchPlace:
-    """The launch that runs, with its nodes and the user's lines; `number`: the program, in the order in which they
-    run."""
+    """The kernel launch being executed, its FX nodes and user lines. `number`: index of the program instance, in
+    execution order."""
 
-    launch: Launch
+    launch: InterpretedLaunch
     nodes: list[str] = field(default_factory=list)
     lines: list[UserLine] = field(default_factory=list)
     node_of: dict[str, str] = field(default_factory=dict)
     number: int = 0
     is_empty: Callable[[str], bool] = lambda node: False
     scattering: str = ""
-    """A node of the graph that may itself write one place twice."""
+    """A node that may itself write one place twice (a scatter); "" where none does."""
 
     def __post_init__(self) -> None:
         self.file = self.launch.function.__code__.co_filename
@@ -53,16 +54,16 @@ class LaunchPlace:
 
     @property
     def program(self) -> tuple[int, int, int]:
-        """The program's place in the grid."""
+        """The program's index in the grid."""
         x, y, _ = (int(index) for index in self.launch.grid)
         return self.number % x, self.number // x % y, self.number // (x * y)
 
     def text(self, line: int) -> str:
-        """The text of a line of the kernel's file."""
+        """A line of the kernel's source file."""
         return linecache.getline(self.file, line).strip()
 
     def line(self) -> int:
-        """The line of the kernel itself that is being run, whatever it has called."""
+        """The line of the kernel itself that is being executed, even inside a function that it calls."""
         frame: Any = sys._getframe(1)
         number = 0
         while frame is not None:
@@ -76,7 +77,7 @@ class LaunchPlace:
 
 
 class Collected:
-    """All findings of a run. `Finding.programs` counts programs that have it, `count` accesses."""
+    """Collects the findings of a run. `KernelFault.programs` counts programs with it, `count` accesses."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, int, str], KernelFault] = {}
@@ -97,7 +98,7 @@ class Collected:
         detail: str = "",
         note: bool = False,
     ) -> KernelFault:
-        """Adds a finding. `lanes`: the lanes of the program in which it occurred."""
+        """Adds a finding. `lanes`: a mask of the program's lanes that show it."""
         line = line or at.line()
         text = at.text(line)
         argument = argument_of(at.launch, access, text)
@@ -121,8 +122,8 @@ class Collected:
         return fault
 
 
-def argument_of(launch: Launch, access: Access | None, text: str) -> str:
-    """The kernel's name of what was accessed: of several that lie in one storage, the one that the line names."""
+def argument_of(launch: InterpretedLaunch, access: Access | None, text: str) -> str:
+    """The kernel's argument that was accessed: of several in one storage, the one named in the line."""
     if access is None or access.zone is None:
         return ""
     storage = access.zone.storage._cdata
@@ -175,8 +176,8 @@ def _product_overflows(left: np.ndarray, right: np.ndarray, product: np.ndarray)
 
 
 class CheckingBuilder(Builder):
-    """`eye.overflowed(output, lanes)` and `eye.asserted(lanes, message)` are called; only the class of Triton's own
-    builder object is replaced."""
+    """A builder that reports overflows and failed assertions to `eye.overflowed(output, lanes)` and
+    `eye.asserted(lanes, message)`. It replaces only the class of Triton's builder object."""
 
     eye: Any = None
     create_add = _noting_overflow("create_add", lambda a, b, output: ((a ^ output) & (b ^ output)) < 0)
@@ -202,7 +203,7 @@ class CheckingBuilder(Builder):
 
 
 class LenientBuilder(Builder):
-    """Goes on where an assertion fails."""
+    """A builder that ignores failed assertions."""
 
     def create_assert(self, condition: Any, message: Any) -> None:
         """Does nothing: the assertion was reported when it first ran."""
@@ -210,7 +211,7 @@ class LenientBuilder(Builder):
 
 @contextlib.contextmanager
 def checking_builder(eye: Any, kind: type[Builder] = CheckingBuilder) -> Iterator[None]:
-    """While it is open, kernels compute with this class; with the plain Builder as they do unchecked."""
+    """Within the block, kernels compute with this builder class; after it, with the plain Builder again."""
     before, eye_before = type(BUILDER), CheckingBuilder.eye
     BUILDER.__class__ = kind
     CheckingBuilder.eye = eye
@@ -222,28 +223,28 @@ def checking_builder(eye: Any, kind: type[Builder] = CheckingBuilder) -> Iterato
 
 
 CAME_IN = -1
-"""Not finite when it was loaded."""
+"""Event number of a lane that was not finite when it was loaded."""
 _MOVED = frozenset(
     f"create_{name}"
     for name in ("expand_dims", "broadcast", "reshape", "trans", "splat", "unsplat", "cat", "join", "split", "gather")
 )
-"""Operations that only move lanes: they do the same with the numbers of events."""
+"""Operations that only move lanes: they move event numbers in the same way."""
 _LOADS = ("create_load", "create_masked_load", "create_atomic_rmw", "create_atomic_cas")
 
 
-class Event(NamedTuple):
-    """A birth or an overflow, at a line of the kernel."""
+class KernelEvent(NamedTuple):
+    """A birth or an overflow, with its line in the kernel."""
 
     kind: str
     line: int
 
 
 class Tracker(AccessWatch):
-    """Watches the memory, and gets every operation of the builder."""
+    """Follows events through memory accesses and every operation of the builder."""
 
     def __init__(self, place: LaunchPlace, collected: Collected) -> None:
         self.place, self.collected = place, collected
-        self.events: list[Event] = [Event("", 0)]
+        self.events: list[KernelEvent] = [KernelEvent("", 0)]
         self.found: list[tuple[KernelFault, str]] = []
         self.paused = False
 
@@ -261,7 +262,7 @@ class Tracker(AccessWatch):
                     self._found(event, access, access.live & (reached == number))
         return True
 
-    def _found(self, event: Event, access: Access, lanes: np.ndarray) -> None:
+    def _found(self, event: KernelEvent, access: Access, lanes: np.ndarray) -> None:
         here = self.place.line()
         does = f"the address of line {here}" if event.kind == "overflow" else f"stored by line {here}"
         fault = self.collected.add(event.kind, self.place, access, lanes, line=event.line, detail=does)
@@ -278,7 +279,7 @@ class Tracker(AccessWatch):
         """Does nothing: the assertion was reported when it first ran."""
 
     def done(self, builder: Any, name: str, usual: Any, given: tuple[Any, ...], output: Any) -> None:
-        """Follows the events through an operation that was computed."""
+        """Propagates events through an operation that was just computed."""
         if self.paused or output is None:
             return
         if name in _MOVED:
@@ -336,7 +337,7 @@ class Tracker(AccessWatch):
         output.events = np.where(bad, events, 0).astype(np.int32)
 
     def _passed_on(self, operands: list[Any], output: Any) -> None:
-        """Passes events of integers on with them, also into addresses."""
+        """Propagates events of integer operands to the result, also into addresses."""
         events = events_of(output)
         for operand in operands:
             known = None if is_float(operand) else events_of(operand)
@@ -355,7 +356,7 @@ class Tracker(AccessWatch):
         return np.where(bad, self._event("inf"), 0).astype(np.int32)
 
     def _born(self, output: Any, bad: np.ndarray, events: np.ndarray, worse: np.ndarray, nans: np.ndarray) -> None:
-        """Numbers the lanes that are not finite of operands that are, in `events`."""
+        """Gives event numbers to lanes that are not finite though their operands are, in `events`."""
         is_nan = np.isnan(numbers(output))
         fresh = bad & (events == 0) & np.where(is_nan, ~nans, ~worse)
         for kind, lanes in (("nan", fresh & is_nan), ("inf", fresh & ~is_nan)):
@@ -363,7 +364,7 @@ class Tracker(AccessWatch):
                 events[lanes] = self._event(kind)
 
     def folded(self, usual: Any, input: Any, axis: Any, combine: Any, *more: Any, **named: Any) -> Any:
-        """Follows a reduction or a scan as one operation."""
+        """Treats a reduction or a scan as one operation."""
         outer, self.paused = self.paused, True
         try:
             result = usual(input, axis, combine, *more, **named)
@@ -396,14 +397,15 @@ class Tracker(AccessWatch):
         output.events = events
 
     def _event(self, kind: str) -> int:
-        event = Event(kind, self.place.line())
+        event = KernelEvent(kind, self.place.line())
         if event not in self.events:
             self.events.append(event)
         return self.events.index(event)
 
 
 def followed(memory: Memory, place: LaunchPlace, collected: Collected) -> list[tuple[KernelFault, str]]:
-    """Runs the current program of a kernel again; findings of values, each with the argument that it reached."""
+    """Runs the current program of a kernel again; returns findings about values, each with the argument that it
+    reached."""
     assert memory.again is not None
     tracker = Tracker(place, collected)
     before, memory.watch = memory.watch, tracker
@@ -419,7 +421,7 @@ def followed(memory: Memory, place: LaunchPlace, collected: Collected) -> list[t
 
 
 def events_of(handle: Any) -> np.ndarray | None:
-    """The numbers of events of a value's lanes."""
+    """The event numbers of a value's lanes; None where it has none."""
     return getattr(handle, "events", None)
 
 
@@ -429,7 +431,7 @@ def _full(handle: Any) -> np.ndarray:
 
 
 def _as(reduced: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A value reduced along an axis, in the shape of the result; all lanes of a scan get it."""
+    """A reduced array broadcast to the result's shape; for a scan, the largest value in all lanes."""
     reduced = np.asarray(reduced)
     if reduced.size == int(np.prod(shape)):
         return reduced.reshape(shape)
@@ -468,4 +470,4 @@ FollowingBuilder = type(
     (CheckingBuilder,),
     {name: _following(name) for name in dir(type(BUILDER)) if name.startswith("create_") and name != "create_assert"},
 )
-"""The checking builder, every operation of which is reported."""
+"""The checking builder that also reports every operation."""

@@ -1,11 +1,11 @@
 # pyright: basic
-"""Sees every access of every kernel of a run and keeps what is wrong with it.
+"""Watches every access of every kernel of a run and collects faults.
 
-Also: what is known of each storage while kernels run: which elements were ever written, and by which program of this
+Also: keeps the state of each storage while kernels run: which elements were ever written, and by which program of this
 launch.
 
 Bounds are those of the real storage. Events of values (overflowed indices, NaN and infinities) are only noticed here;
-the program is then run once more, with values followed (`tracking`).
+the program then runs once more, with values followed (`tracking`).
 
 For example:
 
@@ -27,7 +27,7 @@ from ...dumps.wording import counted
 from ..live.eager import clone_inputs
 from ..triton.interpreting.builder import not_finite
 from ..triton.interpreting.memory import Access, AccessWatch, Zone
-from ..triton.interpreting.session import Launch, Observer
+from ..triton.interpreting.session import InterpretedLaunch, LaunchObserver
 from .findings import KernelFault
 from .tracking import Collected, LaunchPlace, followed
 from .wrapper import Wrapper, Wrappers
@@ -35,9 +35,10 @@ from .wrapper import Wrapper, Wrappers
 SEVERAL = -1
 
 
-class Shadow:
-    """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`:
-    program + 1 of this launch, 0 for none, SEVERAL readers; None before the first."""
+class StorageShadow:
+    """The state of one storage, in grains of `grain` bytes. `written`: None where all of it has values. `writer`,
+    `reader`: per grain, program + 1 in this launch, 0 for none, SEVERAL for several readers; None before the first
+    access."""
 
     def __init__(self, size_bytes: int, grain: int, reference: Any, *, holds: bool) -> None:
         self.size_bytes, self.grain, self.reference = size_bytes, grain, reference
@@ -47,21 +48,22 @@ class Shadow:
         self.reader: np.ndarray | None = None
         self.read = self.wrote = False
         self.by: tuple[str, int, str] | None = None
-        """The kernel that wrote to it last, its line and what stands there."""
+        """The kernel that wrote to it last, with the line's number and text."""
 
     @property
     def count(self) -> int:
-        """How many grains there are."""
+        """The number of grains."""
         return -(-self.size_bytes // self.grain)
 
     def begin(self, launch: int) -> None:
-        """Forgets who wrote and read, at the first access of a launch."""
+        """Clears writers and readers, at a launch's first access."""
         self.launch, self.writer, self.reader, self.read, self.wrote = launch, None, None, False, False
         if self.written is not None and self.written.all():
             self.written = None
 
     def places(self, index: np.ndarray, width: int) -> np.ndarray:
-        """Elements of `width` bytes -> grains, a last dimension more where an element has several."""
+        """Converts indices of elements with `width` bytes to grains; with one more dimension where an element has
+        several."""
         if width == self.grain:
             return index
         if width < self.grain:
@@ -80,49 +82,48 @@ class Shadow:
 
 
 class Shadows:
-    """The shadows of one run."""
+    """The states of all storages of one run."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Shadow] = {}
+        self._known: dict[int, StorageShadow] = {}
 
     def clear(self) -> None:
-        """Forgets everything at the start of a wrapper: all that it gets holds values."""
+        """Clears everything at the start of a wrapper: all of its inputs have values."""
         self._known.clear()
 
     def allocated(self, tensor: torch.Tensor) -> None:
-        """Records a fresh storage that holds nothing."""
+        """Records a new, uninitialised storage."""
         if len(self._known) % 64 == 63:
             self._known = {key: shadow for key, shadow in self._known.items() if not shadow.reference.expired()}
         storage = tensor.untyped_storage()
         weak = StorageWeakRef(storage)
-        self._known[storage._cdata] = Shadow(storage.nbytes(), tensor.element_size(), weak, holds=False)
+        self._known[storage._cdata] = StorageShadow(storage.nbytes(), tensor.element_size(), weak, holds=False)
 
     def filled(self, tensor: torch.Tensor) -> None:
-        """Records that something outside of kernels wrote all elements of a tensor."""
+        """Records that something other than a kernel wrote all elements of a tensor."""
         shadow = self._known.get(tensor.untyped_storage()._cdata)
         if shadow is not None and shadow.written is not None:
             _elements(shadow, tensor)[...] = True
 
     def holes(self, tensor: torch.Tensor) -> tuple[int, tuple[str, int, str] | None]:
-        """How many elements of a tensor nothing wrote, and the kernel that wrote the others."""
+        """How many elements of a tensor were never written, and the kernel that wrote the others."""
         shadow = self._known.get(tensor.untyped_storage()._cdata)
         if shadow is None or shadow.written is None or not tensor.numel():
             return 0, None
         return int((~_elements(shadow, tensor)).sum()), shadow.by
 
-    def of(self, zone: Zone) -> Shadow:
-        """The shadow of a zone of memory."""
+    def of(self, zone: Zone) -> StorageShadow:
+        """The state of a memory zone's storage."""
         if "shadow" not in zone.facts:
             key = zone.storage._cdata
             if key not in self._known:
-                self._known[key] = Shadow(zone.data.nbytes, 16, StorageWeakRef(zone.storage), holds=True)
+                self._known[key] = StorageShadow(zone.data.nbytes, 16, StorageWeakRef(zone.storage), holds=True)
             zone.facts["shadow"] = self._known[key]
         return zone.facts["shadow"]
 
 
-def _elements(shadow: Shadow, tensor: torch.Tensor) -> np.ndarray:
-    """A writable view of `written` with the tensor's own shape (a last dimension more for several grains an
-    element)."""
+def _elements(shadow: StorageShadow, tensor: torch.Tensor) -> np.ndarray:
+    """A writable view of `written` in the tensor's shape (one more dimension where an element has several grains)."""
     assert shadow.written is not None
     width = tensor.element_size()
     if width < shadow.grain:
@@ -140,15 +141,16 @@ _OWN = "{}, whose index names a place twice, does so in the graph itself"
 
 
 class WrapperCall(NamedTuple):
-    """One call of a wrapper, with copies of what it was given."""
+    """One call of a wrapper, with copies of its inputs."""
 
     call: Callable[..., Any]
     wrapper: Wrapper | None
     inputs: list[Any]
 
 
-class Checking(Observer):
-    """`only`: findings of that kernel alone. `active`: False while a run is to be left alone."""
+class Checking(LaunchObserver):
+    """Checks the launches of a run. `only`: the kernel to report on; `active`: False while a run is not to be
+    checked."""
 
     def __init__(self, wrappers: Wrappers, only: str | None = None) -> None:
         self.wrappers, self.only = wrappers, only
@@ -159,7 +161,7 @@ class Checking(Observer):
         self.launches = self.calls = 0
         self.operators: Counter[str] = Counter()
         self.born: list[tuple[KernelFault, LaunchPlace, str, torch.Tensor]] = []
-        """Findings of values, with the elements of the buffer that are not finite when the kernel has run."""
+        """Findings about values, each with a mask of the buffer's non-finite elements after the kernel has run."""
         self.outside: dict[tuple[str, int], KernelFault] = {}
         self.watch: LaunchWatch | None = None
         self.active = True
@@ -167,7 +169,7 @@ class Checking(Observer):
         self._launched: Counter[str] = Counter()
         self._inside = False
 
-    # what the builder tells
+    # reported by the builder
 
     def overflowed(self, output: Any, lanes: np.ndarray) -> None:
         """Records that a signed integer overflowed in some lanes."""
@@ -179,7 +181,7 @@ class Checking(Observer):
         if self.watch is not None and self.active:
             self.watch.asserted(lanes, message)
 
-    # what the session tells
+    # reported by the session
 
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
         if not self.active:
@@ -188,7 +190,7 @@ class Checking(Observer):
         self._launched.clear()
         self.runs.append(WrapperCall(call, self.wrappers.of(call), clone_inputs(list(inputs))))
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         if not self.active:
             return None
         self._inside = True
@@ -202,7 +204,7 @@ class Checking(Observer):
         self.watch = LaunchWatch(self, place)
         return self.watch
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         if not self.active:
             return
         self._inside = False
@@ -240,7 +242,7 @@ class Checking(Observer):
                 self._unread(tensor, f"the graph returns as output {place}", node)
 
     def _unread(self, tensor: torch.Tensor, who: str, node: str = "") -> None:
-        """Records that unwritten memory is read outside of kernels, as a fault of the kernel that wrote the rest."""
+        """Records a read of uninitialised memory outside of kernels as a fault of the kernel that wrote the rest."""
         holes, by = self.shadows.holes(tensor)
         if not holes or by is None:
             return
@@ -259,8 +261,8 @@ class Checking(Observer):
         return [*self.collected.all(), *self.outside.values()]
 
     def may_run_again(self, kernel: str, line: int) -> bool:
-        """Whether a program is worth a run in which its values are followed: the first of a line, the second, fourth,
-        eighth."""
+        """Whether to run a program again with its values followed: at the 1st, 2nd, 4th, 8th and so on suspicion of a
+        line."""
         self._again[kernel, line] += 1
         return self._again[kernel, line].bit_count() == 1
 
@@ -271,7 +273,7 @@ class _Lenient(AccessWatch):
 
 
 class LaunchWatch(AccessWatch):
-    """Sees one launch."""
+    """Checks the accesses of one launch."""
 
     def __init__(self, checking: Checking, place: LaunchPlace) -> None:
         self.checking, self.place = checking, place
@@ -279,15 +281,16 @@ class LaunchWatch(AccessWatch):
         x, y, z = (int(index) for index in self.launch.grid)
         self.alone = x * y * z == 1
         self.suspects: dict[int, None] = {}
-        """Lines that stored what is not finite, or computed an integer that overflowed, in this program."""
+        """Lines that stored a non-finite value, or computed an integer that overflowed, in this program."""
         self.undo: list[tuple[Zone, np.dtype, np.ndarray, np.ndarray]] = []
         self.synchronised: set[int] = set()
-        """Programs that did an atomic: what they wrote before it may be read by others after one of their own."""
+        """Programs that executed an atomic: what they wrote before it may be read by programs after an atomic of their
+        own."""
         self.read_only = self._read_only()
         self.births: list[tuple[KernelFault, str]] = []
 
     def _read_only(self) -> set[int]:
-        """The storages that generated code only reads, whose readers need no record."""
+        """Storages that generated code only reads, so that their readers need not be recorded."""
         changed = set(getattr(self.launch.autotuner, "inductor_meta", {}).get("mutated_arg_names", ()))
         storages: dict[int, bool] = {}
         for name, tensor in self.launch.tensors.items():
@@ -295,7 +298,7 @@ class LaunchWatch(AccessWatch):
             storages[key] = storages.get(key, True) and name.startswith("in_ptr") and name not in changed
         return {key for key, only in storages.items() if only}
 
-    # what the memory tells
+    # reported by the memory
 
     def access(self, access: Access) -> bool:
         zone = access.zone
@@ -310,7 +313,7 @@ class LaunchWatch(AccessWatch):
         {"load": self._load, "store": self._store}.get(access.kind, self._atomic)(access, zone, shadow)
         return True
 
-    def _load(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+    def _load(self, access: Access, zone: Zone, shadow: StorageShadow) -> None:
         shadow.read = True
         private = self.alone or zone.storage._cdata in self.read_only
         if shadow.written is None and private:
@@ -330,7 +333,7 @@ class LaunchWatch(AccessWatch):
             before = shadow.reader[places]
             shadow.reader[places] = np.where((before == 0) | (before == me), me, SEVERAL)
 
-    def _store(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+    def _store(self, access: Access, zone: Zone, shadow: StorageShadow) -> None:
         places = self._places(access, shadow)
         if shadow.read:
             self._remember(access, zone)
@@ -348,11 +351,11 @@ class LaunchWatch(AccessWatch):
                 self._by(shadow)
         self._not_finite(access)
 
-    def _by(self, shadow: Shadow) -> None:
+    def _by(self, shadow: StorageShadow) -> None:
         shadow.wrote, line = True, self.place.line()
         shadow.by = self.launch.kernel, line, self.place.text(line)
 
-    def _atomic(self, access: Access, zone: Zone, shadow: Shadow) -> None:
+    def _atomic(self, access: Access, zone: Zone, shadow: StorageShadow) -> None:
         places = self._places(access, shadow)
         self._remember(access, zone)
         if shadow.written is not None:
@@ -364,7 +367,7 @@ class LaunchWatch(AccessWatch):
         self._not_finite(access)
 
     def stored(self, access: Access) -> None:
-        """Finds two lanes of one store at one place, where the second has overwritten another value."""
+        """Finds two lanes of one store that write different values to one place."""
         assert access.zone is not None and access.value is not None
         kept = access.zone.elements(access.dtype)[access.index[access.inside]]
         wanted = access.value[access.inside].astype(access.dtype, copy=False)
@@ -382,13 +385,13 @@ class LaunchWatch(AccessWatch):
         self.place.number = number + 1
 
     def finish(self) -> None:
-        """Keeps what the kernel's buffers hold beside findings of values, after it ran."""
+        """After the kernel has run, keeps for each finding about values which elements of its buffer are not finite."""
         for finding, argument in self.births:
             tensor = self.launch.tensors.get(argument)
             if tensor is not None and tensor.is_floating_point():
                 self.checking.born.append((finding, self.place, argument, ~torch.isfinite(tensor)))
 
-    # what the builder tells
+    # reported by the builder
 
     def overflowed(self, output: Any, lanes: np.ndarray) -> None:
         """Records that a signed integer overflowed in some lanes."""
@@ -398,12 +401,12 @@ class LaunchWatch(AccessWatch):
         """Records that `tl.device_assert` failed."""
         self.checking.collected.add("assert", self.place, None, lanes, detail=message)
 
-    # how
+    # helpers
 
     def _add(self, kind: str, access: Access, lanes: np.ndarray, **more: Any) -> KernelFault:
         return self.checking.collected.add(kind, self.place, access, lanes, **more)
 
-    def _places(self, access: Access, shadow: Shadow) -> np.ndarray:
+    def _places(self, access: Access, shadow: StorageShadow) -> np.ndarray:
         index = access.index
         return shadow.places(index if access.inside.all() else index[access.inside], access.dtype.itemsize)
 
@@ -415,11 +418,10 @@ class LaunchWatch(AccessWatch):
             missing = missing.any(-1)
         lanes = _spread(access.inside, missing)
         fault = self._add("uninitialised", access, lanes, detail=_by_whom(self.checking.shadows, access))
-        fault.note = self.place.is_empty(fault.node)  # the user's own
+        fault.note = self.place.is_empty(fault.node)  # a kernel of the user's
 
     def _others(self, access: Access, before: np.ndarray, kind: str, same: Zone | None = None) -> None:
-        """Finds places that another program of this launch wrote or read. Places that atomics put into an order do not
-        count."""
+        """Finds places that another program of this launch wrote or read, unless atomics order the accesses."""
         other = (before != 0) & (before != self.place.number + 1)
         if not other.any():
             return
@@ -472,7 +474,7 @@ def _bits(data: np.ndarray) -> np.ndarray:
 
 
 def _spread(inside: np.ndarray, chosen: Any) -> np.ndarray:
-    """A mask over the lanes inside, spread over all lanes."""
+    """Expands a mask over the in-bounds lanes to all lanes."""
     if chosen.shape == inside.shape:
         return chosen & inside
     mask = np.zeros(inside.shape, bool)

@@ -25,7 +25,7 @@ from ..kernels.heard import kernels_heard
 from ..live.eager import clone_inputs, is_uninitialised, run_graph
 from ..triton import pretended
 from ..triton.interpreting.on_cpu import devices_on_cpu
-from ..triton.interpreting.session import Launch
+from ..triton.interpreting.session import InterpretedLaunch
 from .findings import UserLine
 from .tracking import LaunchPlace
 
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 class Wrapper:
-    """One generated module. `nodes`: the wrapper's name of a buffer -> node."""
+    """One generated module. `nodes`: buffer name in the wrapper -> node."""
 
     def __init__(self, lowering: Any, calls: dict[str, list[list[fx.Node]]]) -> None:
         self.module: fx.GraphModule = lowering.module
@@ -50,37 +50,36 @@ class Wrapper:
         self._by_name = {node.name: node for node in self.module.graph.nodes}
 
     def behind(self, kernel: str, call: int) -> tuple[list[str], list[UserLine]]:
-        """Nodes of the `call`th launch of a kernel, in the graph's order, and the user's lines of them."""
+        """The nodes of the `call`th launch of a kernel, in graph order, and their user lines."""
         known = self.calls.get(kernel, [[]])
         nodes = known[min(call, len(known) - 1)]
         order = {node: place for place, node in enumerate(self.module.graph.nodes)}
         nodes = sorted(nodes, key=lambda node: order.get(node, len(order)))
         return [node.name for node in nodes], list(dict.fromkeys(line for node in nodes if (line := line_of(node))))
 
-    def place(self, launch: Launch, call: int) -> LaunchPlace:
-        """The `call`th launch of a kernel, with what is known of it."""
+    def place(self, launch: InterpretedLaunch, call: int) -> LaunchPlace:
+        """The `call`th launch of a kernel, with its nodes and lines."""
         nodes, lines = self.behind(launch.kernel, call)
         return LaunchPlace(launch, nodes, lines, self.nodes, is_empty=self.is_empty, scattering=self.scattering(nodes))
 
     @property
     def outputs(self) -> list[str]:
-        """The node of each output; an empty name for what is none."""
+        """The node name of each output; "" for an output that is no node."""
         outputs: Any = self.module.graph.output_node().args[0]
         return [getattr(output, "name", "") for output in outputs]
 
     def is_empty(self, node: str) -> bool:
-        """Whether a node is the user's own memory that holds nothing."""
+        """Whether a node is uninitialised memory that the program itself allocates."""
         graph_node = self._by_name.get(node)
         return graph_node is not None and is_uninitialised(graph_node)
 
     def scattering(self, nodes: Sequence[str]) -> str:
-        """The one of some nodes that writes to indexed places, which may name a place twice: then the graph itself does
-        so."""
+        """The first of these nodes that scatters: the graph itself may then write a place twice."""
         return next((name for name in nodes if name in self._by_name and _name(self._by_name[name]) in _SCATTERS), "")
 
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
-        """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made.
-        Raises GraphRunError."""
+        """Eager's values of these nodes of the graph behind the kernels: copies made right after each ran. Raises
+        GraphRunError."""
         values: dict[str, torch.Tensor] = {}
 
         def keep(node: fx.Node, value: Any) -> Any:
@@ -104,7 +103,7 @@ def line_of(node: fx.Node) -> UserLine | None:
 
 
 class Wrappers:
-    """The wrappers that are loaded while it is open."""
+    """The wrappers that are loaded while `open` is active."""
 
     def __init__(self) -> None:
         self._heard: list[tuple[str, list[fx.Node]]] = []
@@ -118,13 +117,13 @@ class Wrappers:
             yield self
 
     def of(self, call: Callable[..., Any]) -> Wrapper | None:
-        """The wrapper with that function."""
+        """The wrapper with that `call` function."""
         return next((wrapper for known, wrapper in self._known if known is call), None)
 
     def _loaded(self, lowering: Any, module: Any) -> None:
         calls: dict[str, list[list[fx.Node]]] = {}
         for name, nodes in self._heard:
-            for known in {name, _NUMBER.sub("", name)}:  # a user's kernel goes by its own name where it is made
+            for known in {name, _NUMBER.sub("", name)}:  # a user's kernel is recorded under its own name
                 calls.setdefault(known, []).append(nodes)
         self._heard = []
         self._known.append((module.call, Wrapper(lowering, calls)))

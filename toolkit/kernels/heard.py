@@ -1,9 +1,9 @@
 # pyright: basic
-"""Hears of each kernel whose call Inductor writes: which nodes it is made of, what it moves and computes.
+"""Reports each kernel whose call Inductor writes: which nodes it is made of, what it moves and computes.
 
-Inductor tells its provenance function of every kernel as its call is written, whether or not provenance is on (that
-would put comments and handles into the code). The function is listened to at each place that calls it; the code stays
-what it is.
+Inductor passes every kernel to its provenance function as the kernel's call is written, whether or not provenance is
+enabled (which would add comments and handles to the code). The function is wrapped at each place that calls it; the
+code stays unchanged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WELFORD = 6
 
 
 class Cost(NamedTuple):
-    """Numbers of one kernel; None where they are not known."""
+    """The costs of one kernel; None where unknown."""
 
     read: int | None
     written: int | None
@@ -52,13 +52,13 @@ class Cost(NamedTuple):
 
 
 class _Sizes:
-    """Sizes as numbers; remembers whether one was the hint of a symbol."""
+    """Converts sizes to numbers; remembers whether a symbol's hint was used."""
 
     def __init__(self) -> None:
         self.estimated = False
 
     def number(self, size: Any) -> int | None:
-        """A size; None for one that only a run tells."""
+        """A size as a number; None for one that is known only at run time."""
         expression = size.node.expr if isinstance(size, torch.SymInt) else size
         if isinstance(expression, int):
             return expression
@@ -72,18 +72,18 @@ class _Sizes:
         return int(hint(expression, fallback=0))
 
     def product(self, sizes: Iterable[Any]) -> int | None:
-        """How many elements."""
+        """The product of sizes: a number of elements."""
         numbers = [self.number(size) for size in sizes]
         known = [number for number in numbers if number is not None]
         return prod(known) if len(known) == len(numbers) else None
 
     def known(self, sizes: Iterable[Any]) -> bool:
-        """Whether all are known before a run."""
+        """Whether all sizes are known before a run."""
         return all(self.number(size) is not None for size in sizes)
 
 
 def cost(nodes: Sequence[Any], origins: Sequence[Any]) -> Cost:
-    """The cost of one kernel of these scheduler nodes; `origins` are the FX nodes behind a library call."""
+    """The cost of a kernel of these scheduler nodes. `origins`: the FX nodes behind a library call."""
     sizes = _Sizes()
     read, written = _moved(nodes, sizes)
     return Cost(read, written, _computed(nodes, origins, sizes), sizes.estimated)
@@ -142,7 +142,7 @@ def _computed(nodes: Sequence[Any], origins: Sequence[Any], sizes: _Sizes) -> in
 
 
 def _operations(body: Any) -> int:
-    """Arithmetic operations of a loop body for one element."""
+    """The number of arithmetic operations of a loop body per element."""
     nodes = [node for block in (body.root_block, *body.subblocks.values()) for node in block.graph.nodes]
     computing = [node for node in nodes if node.op == "call_method" and node.target not in _NO_ARITHMETIC]
     reductions = [node for node in computing if node.target == "reduction"]
@@ -151,7 +151,8 @@ def _operations(body: Any) -> int:
 
 
 def _of_library(origins: Sequence[Any], sizes: _Sizes) -> int | None:
-    """Operations of a library call by the shapes of its node, the last that can be counted: others are its inputs'."""
+    """The operations of a library call, by the shapes of its node: the last origin with a formula; earlier ones are its
+    inputs."""
     counted = [(node, formula) for node in origins if (formula := _formula(str(node.target))) is not None]
     if not counted:
         return None
@@ -186,11 +187,11 @@ def _shapes(values: Iterable[Any], sizes: _Sizes) -> list[list[int]] | None:
 
 
 Hearer = Callable[[KernelRow, list[Any], Any], None]
-"""Is called with a kernel, the nodes that it is made of, and the lowering."""
+"""Called with a kernel's row, its nodes, and the lowering."""
 
 
 def kernels_heard(tell: Hearer) -> AbstractContextManager[None]:
-    """Around any compile: `tell(row, nodes, lowering)` hears of each kernel whose call is written."""
+    """Wraps any compile: calls `tell(row, nodes, lowering)` for each kernel whose call is written."""
     return _hooks.inside(tell)
 
 
@@ -208,7 +209,7 @@ _hooks = Hooks(lambda: [(*t.home(place), partial(_listening, kind)) for place, k
 
 
 def numbered(rows: Iterable[KernelRow]) -> list[KernelRow]:
-    """The rows with the calls of one kernel counted: Inductor gives equal source one name."""
+    """Numbers the calls of each kernel: Inductor gives kernels with equal source one name."""
     seen: Counter[str] = Counter()
     for row in (listed := list(rows)):
         row.call = seen[row.name]
@@ -217,7 +218,7 @@ def numbered(rows: Iterable[KernelRow]) -> list[KernelRow]:
 
 
 def both_ways(rows: Sequence[KernelRow]) -> dict[str, list[str]]:
-    """Node -> labels of the kernels that compute it, more than one where it is computed again."""
+    """Node -> labels of the kernels that compute it; several where it is recomputed."""
     labels: dict[str, list[str]] = {}
     for row in rows:
         for node in row.nodes:
@@ -226,7 +227,7 @@ def both_ways(rows: Sequence[KernelRow]) -> dict[str, list[str]]:
 
 
 def intensity(flops: int | None, read: int | None, written: int | None) -> float | None:
-    """FLOPs for each byte moved; None where one of them is not known or no byte is moved."""
+    """FLOPs per byte moved; None where one of them is unknown or no byte is moved."""
     if flops is None or read is None or written is None or read + written == 0:
         return None
     return flops / (read + written)
@@ -238,7 +239,7 @@ def line_of(node: Any) -> str:
 
 
 def names_of(gm: Any, path: str = "") -> dict[Any, str]:
-    """Every node of a graph and of the graphs inside it by its name there: `relu`, `true_graph_0.relu`."""
+    """Name -> node, for a graph and the graphs inside it: `relu`, `true_graph_0.relu`."""
     names = {node: f"{path}{node.name}" for node in gm.graph.nodes}
     for name, body in gm.named_children():
         if hasattr(body, "graph"):
@@ -247,7 +248,7 @@ def names_of(gm: Any, path: str = "") -> dict[Any, str]:
 
 
 def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
-    """The row, and the nodes that the kernel is made of: those of one graph, the innermost whose nodes it has."""
+    """The row of a kernel, and the nodes that it is made of: those of the graph being lowered, where it has any."""
     if kind == "extern":
         nodes, ir_nodes = _scheduled(schedule), [schedule]
         user_made = isinstance(schedule, t.optional("UserDefinedTritonKernel", ()))
@@ -258,7 +259,7 @@ def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
         kind = kind or _language(nodes)
     origin = getattr(schedule, "origin_node", None) if kind == "extern" else None
     candidates = (node for ir_node in ir_nodes for node in ir_node.get_origins() if node.op != "placeholder")
-    # of a library call the others are what its inputs are views of
+    # the other origins of a library call belong to views of its inputs
     origins = _of_one_graph([origin] if origin is not None else list(dict.fromkeys(candidates)))
     row = KernelRow(name, kind, [node.name for node in origins])
     row.bytes_read, row.bytes_written, row.flops, row.estimated = cost(nodes, origins)
@@ -267,15 +268,16 @@ def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
 
 
 def _of_one_graph(origins: list[Any]) -> list[Any]:
-    """Of a kernel inside a body, Inductor names nodes of the outer graph as well, the call of the body and its
-    arguments."""
+    """Keeps the nodes of the graph being lowered: for a kernel inside a body Inductor also names nodes of the outer
+    graph, such as the call of the body and its arguments."""
     here = getattr(getattr(t.V.graph, "module", None), "graph", None)
     own = [node for node in origins if node.graph is here]
     return own or origins
 
 
 def _scheduled(kernel: Any) -> list[Any]:
-    """The scheduler's node of a library call; none where it is made while the wrapper is written."""
+    """The scheduler node of a library call, in a list; empty where the call is created only while the wrapper is
+    written."""
     scheduler = getattr(t.V.graph, "scheduler", None)
     known = getattr(scheduler, "name_to_node", {})
     node = known.get(kernel.get_operation_name())

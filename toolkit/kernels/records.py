@@ -1,4 +1,4 @@
-"""What is known of one compile, as plain data: what `graphdbg compile --json` prints and its tables are made of.
+"""The record of one compile, as plain data: printed by `graphdbg compile --json`, and the source of its tables.
 
 A number that is not known is None, never 0. Must not import torch.
 
@@ -13,25 +13,26 @@ from typing import Any, Literal
 import msgspec
 
 MISSING_DEVICE = "missing device"
-"""The kind of Trouble where a stage asks a device that is not here."""
+"""The kind of a Trouble in which a stage needs a device that is missing here."""
 
 Status = Literal["ok", "skipped", "not_run", "failed", "before", "running"]
 
 
 class Amount(msgspec.Struct):
-    """How much of what a stage took or made: 64 "buffers"."""
+    """An amount that a stage consumed or produced: 64 "buffers"."""
 
     count: int
     unit: str
 
     def text(self) -> str:
-        """As a table has it."""
+        """The amount as a table shows it."""
         return f"{self.count:,} {self.unit[:-1] if self.count == 1 and self.unit.endswith('s') else self.unit}"
 
 
 class PassRow(msgspec.Struct, omit_defaults=False):
-    """One pass that ran, or was skipped, inside a stage. `graph`: of the bodies inside, "" for the stage's own.
-    `changes`: in how many places it changed something; `matched`: by patterns with names, and the user's lines."""
+    """One pass that ran, or was skipped, inside a stage. `graph`: the subgraph, "" for the stage's own graph;
+    `changes`: in how many places it changed something; `matched`: named pattern -> number of matches; `lines`: the
+    user's lines there."""
 
     name: str
     graph: str = ""
@@ -47,10 +48,10 @@ class PassRow(msgspec.Struct, omit_defaults=False):
 
 
 class StageRow(msgspec.Struct):
-    """One stage of one part.
+    """One stage of one part of a compile.
 
-    `removed` and `added` count operators; `reordered`, `rewired` (nodes with other arguments) and `relaid` (nodes with
-    another size, stride or dtype) are what such counts do not show. `why`: why it did not run, or how it failed.
+    `removed`, `added`: counts of operators; `reordered`, `rewired` (nodes with other arguments) and `relaid` (nodes
+    with another size, stride or dtype): changes that such counts miss. `why`: why it did not run, or how it failed.
     """
 
     part: str
@@ -71,8 +72,8 @@ class StageRow(msgspec.Struct):
 
 
 class KernelRow(msgspec.Struct):
-    """One call of a kernel. Nodes in the order of the graph; `lines` are the user's; `estimated`: sizes are hints of
-    symbols.
+    """One call of a kernel. `nodes`: in the order of the graph; `lines`: the user's; `estimated`: whether sizes are
+    hints of symbols.
 
     `bytes_read` counts each buffer from outside once, `bytes_written` each that is needed outside. `flops`: of library
     calls by their shapes, of loops one for each arithmetic operation of the body and element. `intensity` is FLOPs by
@@ -89,11 +90,11 @@ class KernelRow(msgspec.Struct):
     intensity: float | None = None
     estimated: bool = False
     call: int = 0
-    """The place among the calls of kernels of this name, from 0."""
+    """Index among the calls of kernels with this name, from 0."""
 
     @property
     def label(self) -> str:
-        """What the maps call it: its name, with the number of the call where it is called again."""
+        """The name for maps: with the number of the call, if it is not the first."""
         return self.name if not self.call else f"{self.name}#{self.call + 1}"
 
 
@@ -123,7 +124,7 @@ class CompiledRow(msgspec.Struct):
 
 
 class BufferRow(msgspec.Struct):
-    """One buffer that lowering made. `size` as it prints; `nodes` are those that it was made of."""
+    """One buffer that lowering made. `size`: as it prints; `nodes`: those that it was made from."""
 
     name: str
     kind: str
@@ -145,7 +146,7 @@ class PartRow(msgspec.Struct):
 
 
 class CompileFailure(msgspec.Struct):
-    """How a compile ended before its end. `nodes` and `lines`: graph nodes behind it and where they were written."""
+    """How a compile failed. `nodes`, `lines`: the graph nodes behind the failure, and where they were written."""
 
     stage: str
     type: str
@@ -161,7 +162,7 @@ class CompileFailure(msgspec.Struct):
 
 
 class CompileRecord(msgspec.Struct):
-    """One compile. `entered_at` is its first stage here, `caches` what became of the compile caches."""
+    """The record of one compile. `entered_at`: its first stage here; `caches`: how compile caches were used."""
 
     graph: str
     recorded_at: str = ""
@@ -169,7 +170,7 @@ class CompileRecord(msgspec.Struct):
     nodes: int | None = None
     devices: list[str] = []
     lacking: list[str] = []
-    """Of these, the ones that are not here."""
+    """Those of `devices` that are missing here."""
     torch: str = ""
     recorded_with: str = ""
     caches: str = "not used"
@@ -183,12 +184,12 @@ class CompileRecord(msgspec.Struct):
     files: list[dict[str, Any]] = []
     diff: list[dict[str, Any]] = []
     code: dict[str, Any] | None = None
-    """Where something was skipped: whether the code differs from that of a compile without, and its kernels."""
+    """Where passes were skipped: whether the code differs from that of a full compile, and its kernels."""
     notes: list[str] = []
     seconds: float = 0.0
 
     def part(self, name: str) -> PartRow:
-        """The part of that name, made where there is none yet."""
+        """The part of that name, created if needed."""
         for row in self.parts:
             if row.part == name:
                 return row

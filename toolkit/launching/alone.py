@@ -1,16 +1,16 @@
 # pyright: basic
-"""What a child does with one saved launch: launches the kernel on the GPU with the saved arguments, compares, measures
-the time.
+"""The child's part for one saved launch: launches the kernel on the GPU with the saved arguments, compares the results,
+measures the time.
 
 Inductor's own launcher runs it, in the saved configuration, with strides, storage offsets and shared storages as they
-were. An illegal access can end no other process. For trusted sources only.
+were. An illegal access can end only this child. For trusted sources only.
 
 What the kernel wrote is compared with the interpreter's bytes for the same arguments, and with eager's value of the
-node. The interpreter ran the same code on the same arguments: what is allowed is the rounding of another order of sums,
-of fused multiply-adds and of the GPU's own exp and the like, element by element (`STRICT`, relative to |want| +
-RMS(want) over what was written). Where sums cancel to nothing rounding is all that is left: `noise` says how far the
-kernel's own result moves when its inputs move by one rounding, and so much is rounding, too. Eager is judged as
-everywhere (`numerics.comparison`), by float64.
+node. The interpreter ran the same code on the same arguments, so only rounding may differ: from another order of sums,
+fused multiply-adds, the GPU's own exp and the like, element by element (`STRICT`, relative to |want| + RMS(want) over
+what was written). Where sums cancel to nothing, only rounding is left: `noise` is how far the kernel's own result moves
+when its inputs move by one rounding, and a difference of that size counts as rounding, too. Against eager, results are
+judged as everywhere (`numerics.comparison`), by float64.
 
 For example:
 
@@ -34,18 +34,18 @@ from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR, compare
 from ..numerics.measures import Noise, relative_rmse, rms, tolerance, wide
 from ..triton.emission import loaded
 from .asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, measured, placed
-from .launches import Launch, Launches, Tensor, Written, open_launches
+from .launches import Launch, Launches, TensorLayout, Written, open_launches
 
 _SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")
 _MOVED = {"float32", "float64"}
 MUTATES = "the kernel changes its input: each timed run begins with what the run before left"
 STRICT = {torch.float64: 64.0, torch.float32: 64.0, torch.float16: 2.0, torch.bfloat16: 2.0, torch.complex64: 64.0}
-"""Roundings (eps) of an element that are never called wrong; 2 of a type that is not here."""
+"""dtype -> roundings (eps) that an element may always be off; 2 for a dtype that is not listed."""
 NOISE = 16.0
 FLIPS = 1000
-"""One element of so many of a discrete result may be decided by rounding: behind a comparison of two floats."""
+"""One in so many elements of an integer or boolean result may differ: a comparison of two floats before it may flip."""
 _STANDS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""Types that torch hardly computes with -> one with the same bits."""
+"""dtype that torch hardly computes with -> one with the same bits."""
 
 
 def gpu(payload: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def gpu(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def ceilings(payload: dict[str, Any]) -> dict[str, Any]:
-    """The highest rates of the GPU, see `roofline`."""
+    """The measured ceilings of the GPU, as `measured` gives them."""
     return msgspec.to_builtins(measured(bench))
 
 
@@ -69,7 +69,7 @@ def compared(payload: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def beside_eager(launch: Launch, known: Launches) -> JudgedLaunch:
-    """The interpreter's result of a launch, judged."""
+    """Judges the interpreter's result of a launch against eager."""
     return JudgedLaunch.of(launch, "interpreter", arguments_of(launch, known))
 
 
@@ -84,8 +84,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | None = None) -> JudgedLaunch:
-    """Launches one kernel on device 0. `folder`: where its source goes. Raises what loading, compiling and launching
-    raise."""
+    """Launches one kernel on device 0 and judges it. `folder`: for its source. Raises what loading, compiling and
+    launching raise."""
     require(known)
     mark("compile")
     kernel = restricted(loaded(launch.kernel, known.source(launch), folder), launch)
@@ -103,7 +103,7 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
 
 
 def require(known: Launches) -> None:
-    """Raises where there is no GPU, or another one than the kernels were written for."""
+    """Raises where there is no GPU, or not the GPU that the kernels were written for."""
     if not torch.cuda.is_available():
         raise DeviceMissingError("there is no GPU here", "launching a kernel needs a GPU")
     major, minor = torch.cuda.get_device_capability(0)
@@ -114,7 +114,7 @@ def require(known: Launches) -> None:
 
 
 def restricted(autotuner: Any, launch: Launch) -> Any:
-    """The kernel with the launch's configuration as its only one; Inductor's search for a better one is off."""
+    """Restricts the kernel to the launch's configuration; switches Inductor's search for a better one off."""
     autotuner.inductor_meta = {**autotuner.inductor_meta, **dict.fromkeys(_SEARCHES, False)}
     from triton import Config
 
@@ -138,8 +138,7 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 def arguments(
     launch: Launch, known: Launches, change: Change | None = None, device: str = "cuda"
 ) -> tuple[list[Any], dict[int, torch.Tensor]]:
-    """(the launcher's arguments on a device, storage -> its bytes there). `change` is applied to floating-point
-    storages first."""
+    """(the launcher's arguments on a device, storage -> its bytes there). `change`: applied to float storages first."""
     storages: dict[int, torch.Tensor] = {}
     for place, storage in enumerate(launch.storages):
         whole = flat(known.tensors.get(storage.before), torch.uint8)
@@ -165,14 +164,15 @@ def run(kernel: Any, launch: Launch, known: Launches, change: Change | None = No
 
 
 def _one_rounding_away(values: torch.Tensor) -> torch.Tensor:
-    """Each value larger or smaller by eps, repeatably."""
+    """Each value moved up or down by a relative eps, the same way in each call."""
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, values.shape, generator=generator, dtype=torch.int8).to(values.dtype) * 2 - 1
     return values + values * signs * torch.finfo(values.dtype).eps
 
 
 def bench(call: Callable[[], object]) -> float:
-    """Seconds of a call: the median of as many as fit into a tenth of a second, the L2 cache emptied before each."""
+    """The seconds of a call: the median of as many as fit into a tenth of a second, with the L2 cache flushed before
+    each."""
     from triton.testing import do_bench
 
     return float(do_bench(call, warmup=25, rep=100, return_mode="median")) / 1e3  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def _time(judged: JudgedLaunch, kernel: Any, launch: Launch, known: Launches, li
 
 
 def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> Any:
-    """The place of a launch of that time under the roofline, with the bytes that the interpreter saw it touch."""
+    """Where a launch with this time stands under the roofline, by the bytes that the interpreter saw it touch."""
     moved = None
     if launch.bytes_read is not None and launch.bytes_written is not None:
         moved = launch.bytes_read + launch.bytes_written
@@ -198,12 +198,12 @@ def place_of(launch: Launch, source: str, seconds: float, limits: Ceilings) -> A
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """A dtype by name; names were checked when the folder was read."""
+    """The dtype of that name; names were checked when the folder was read."""
     return getattr(torch, name)
 
 
 def flat(data: bytes | memoryview | torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Bytes as elements, whole ones only."""
+    """Bytes as elements of a dtype; an incomplete last element is dropped."""
     dtype, width = _STANDS.get(dtype, dtype), dtype.itemsize
     if not len(data):
         return torch.empty(0, dtype=dtype)
@@ -211,7 +211,7 @@ def flat(data: bytes | memoryview | torch.Tensor, dtype: torch.dtype) -> torch.T
     return whole[: whole.numel() // width * width].view(dtype)
 
 
-def view(data: bytes | memoryview | torch.Tensor, tensor: Tensor) -> torch.Tensor:
+def view(data: bytes | memoryview | torch.Tensor, tensor: TensorLayout) -> torch.Tensor:
     """An argument as a view of the bytes of its storage."""
     return flat(data, dtype_of(tensor.dtype)).as_strided(tensor.shape, tensor.stride, tensor.offset)
 
@@ -219,7 +219,8 @@ def view(data: bytes | memoryview | torch.Tensor, tensor: Tensor) -> torch.Tenso
 def against_interpreter(
     before: torch.Tensor, want: torch.Tensor, have: torch.Tensor, moved: torch.Tensor | None = None
 ) -> Against:
-    """Three whole storages as elements of one dtype. `moved`: the result for inputs that moved by one rounding."""
+    """Compares a whole storage after the launch (`have`) with the interpreter's (`want`), where either changed it.
+    `moved`: the launch's result for inputs that were moved by one rounding."""
     touched = ~_same(before, want) | ~_same(have, want)
     allowed = STRICT.get(want.dtype, 2.0) * torch.finfo(want.dtype).eps if is_float(want) else 0.0
     if not bool(touched.any()):
@@ -253,9 +254,9 @@ def against_interpreter(
 
 
 def against_eager(written: Written, launches: Launches, have: torch.Tensor, coarsest: float = 0.0) -> Against | None:
-    """The value of the node that the argument holds; None where it is not known. `coarsest`: the tolerance of the
-    coarsest type that the kernel reads, which counts where there is no float64: kernels keep what eager rounds on the
-    way."""
+    """Compares a result with eager's value of its node; None where that is unknown. `coarsest`: the tolerance of the
+    coarsest dtype that the kernel reads; it counts where there is no float64 value, since kernels skip roundings that
+    eager makes on the way."""
     if not written.eager:
         return None
     eager = flat(launches.tensors.get(written.eager), dtype_of(written.dtype)).reshape(written.shape)
@@ -282,8 +283,8 @@ def arguments_of(
     results: Mapping[int, torch.Tensor] | None = None,
     moved: Mapping[int, torch.Tensor] | None = None,
 ) -> list[Argument]:
-    """Each argument that was written. `results`: storage -> its bytes after the launch; None: those of the interpreter,
-    which are then compared with eager alone."""
+    """A row for each written argument. `results`: storage -> its bytes after the launch; None: the interpreter's own,
+    which are compared with eager only. `moved`: as `results`, for inputs moved by one rounding."""
     rows = []
     for written in launch.written:
         tensor = launch.tensors[written.argument]
@@ -300,7 +301,7 @@ def arguments_of(
 
 
 def _coarsest(launch: Launch) -> float:
-    """The largest tolerance of the types that a kernel is given."""
+    """The largest tolerance among the dtypes of a kernel's arguments."""
     kinds = [dtype_of(tensor.dtype) for tensor in launch.tensors.values()]
     return max((tolerance(kind) for kind in kinds if kind.is_floating_point), default=0.0)
 

@@ -1,6 +1,6 @@
-"""Asks children for the launches of a graph, and for one launch alone on the GPU at a time. Imports no torch.
+"""Starts children that save the launches of a graph, and that run one launch at a time on the GPU. Imports no torch.
 
-A kernel that kills its process is reported as one that died; the others go on.
+A kernel that kills its process is reported as one that died; the other launches go on.
 
 For example:
 
@@ -23,7 +23,7 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.store import SavedGraph
 from ...dumps.tables import Column, render
 from ...dumps.wording import count_text, size_text
-from ..isolation import Answer, ForkServer, ask
+from ..isolation import ForkServer, TaskResult, ask
 from ..live.how import USUAL, How
 from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
@@ -34,12 +34,12 @@ COPY_BYTES = 1 << 30
 MATRIX = 8192
 SMALL_MEMORY = 8 << 30
 SHORTEST = 2.0
-"""A kernel that takes less than so many times the shortest launch is bound by neither."""
+"""A kernel shorter than this many times the shortest launch is bound neither by memory nor by compute."""
 
 
 class Ceilings(msgspec.Struct, frozen=True):
-    """Of one GPU: bytes a second read plus written, operations a second by kind ("bf16", "fp16", "tf32", "fp32",
-    "fp64"), seconds that a launch takes at least."""
+    """The ceilings of one GPU: bandwidth in bytes read plus written per second; peaks in operations per second by kind
+    ("bf16", "fp16", "tf32", "fp32", "fp64"); seconds of the shortest launch."""
 
     device: str
     capability: int
@@ -49,8 +49,8 @@ class Ceilings(msgspec.Struct, frozen=True):
 
 
 class KernelBound(msgspec.Struct, frozen=True):
-    """One kernel. Shares are of the measured ceilings; None: not known. `bound`: "memory", "compute", "launch" or
-    ""."""
+    """Where one kernel stands under the roofline. Shares are of the measured ceilings; None: unknown. `bound`:
+    "memory", "compute", "launch" or ""."""
 
     seconds: float
     bytes: int | None
@@ -65,7 +65,8 @@ class KernelBound(msgspec.Struct, frozen=True):
 
 
 def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceilings: Ceilings) -> KernelBound:
-    """The place of a kernel that moves so many bytes and does so many operations of a kind in `seconds`."""
+    """Places a kernel that takes `seconds`, moves `moved` bytes and does `flops` operations of a kind under the
+    roofline."""
     peak = ceilings.peaks.get(kind)
     bandwidth = moved / seconds if moved is not None else None
     rate = flops / seconds if flops is not None else None
@@ -87,8 +88,8 @@ _PLAIN = re.compile(
 
 
 def kind_of(source: str, dtypes: Iterable[str]) -> str:
-    """Which peak is a kernel's: of tensor cores by its narrowest floating-point input where it calls `tl.dot`, else of
-    the widest type that it works in, at least float32."""
+    """The kind of peak that applies to a kernel: with `tl.dot` that of tensor cores for its narrowest float input, else
+    that of its widest dtype, at least float32."""
     known = set(dtypes)
     if known & {"float64", "complex128"}:
         return "fp64"
@@ -99,8 +100,7 @@ def kind_of(source: str, dtypes: Iterable[str]) -> str:
 
 
 def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
-    """Measures the GPU that is device 0; `bench` gives the seconds of a call. Takes a few seconds. Puts settings
-    back."""
+    """Measures device 0 in a few seconds; `bench` gives the seconds of a call. Restores settings."""
     import torch
 
     properties = torch.cuda.get_device_properties(0)
@@ -130,9 +130,9 @@ def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
 
 
 class Against(msgspec.Struct, frozen=True):
-    """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor
-    together, or the relative RMS error to float64; for integers the share of elements that differ; None: not finite.
-    `why`: in what it differs, or why it does not count."""
+    """The comparison of a result with its reference. `error`: of floats, the largest of an element relative to its size
+    plus the RMS, or the relative RMS error to float64; of integers, the share of elements that differ; None: not
+    finite. `why`: how it differs, or why the difference does not count."""
 
     error: float | None
     tolerance: float | None
@@ -141,7 +141,8 @@ class Against(msgspec.Struct, frozen=True):
 
 
 class Argument(msgspec.Struct):
-    """One argument that a kernel wrote. None: there was nothing to compare with."""
+    """One argument that a kernel wrote. `interpreter`, `eager`: the comparison with each; None where there is no
+    reference."""
 
     name: str
     buffer: str
@@ -152,12 +153,13 @@ class Argument(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether it is right, as far as it could be compared."""
+        """Whether no comparison failed."""
         return all(comparison is None or comparison.ok for comparison in (self.interpreter, self.eager))
 
 
 class JudgedLaunch(msgspec.Struct):
-    """One launch. `died`: how the process ended, where it did; `where`: "interpreter", or the GPU's name."""
+    """The result of one launch. `died`: how the process ended, if it died; `where`: "interpreter", or the GPU's
+    name."""
 
     kernel: str
     number: int
@@ -174,18 +176,18 @@ class JudgedLaunch(msgspec.Struct):
 
     @classmethod
     def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
-        """The result of one launch."""
+        """Builds the result of one launch."""
         which = launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text()
         return cls(*which, where, launch.nodes, arguments, died=died)
 
     @property
     def ok(self) -> bool:
-        """Whether it ran and agrees."""
+        """Whether the launch ran and its results agree."""
         return not self.died and all(argument.ok for argument in self.arguments)
 
 
 def table(launches: Sequence[Launch]) -> str:
-    """One row for each kernel: name, launches, grid, configuration, arguments; of several launches the first one's."""
+    """A table with one row per kernel: name, launches, and grid, configuration and arguments of its first launch."""
     rows: list[list[str]] = []
     for name in dict.fromkeys(launch.kernel for launch in launches):
         first, *others = (launch for launch in launches if launch.kernel == name)
@@ -240,7 +242,7 @@ def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
 
 
 def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
-    """The lines of time, bytes and operations."""
+    """The report's lines about time, bytes and operations."""
     top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
     speed = ""
     if place.bandwidth is not None:
@@ -300,7 +302,7 @@ TASKS = (SAVE, _ALONE)
 
 
 class RunError(GraphdbgError):
-    """The graph's compile or run went wrong before all of its kernels were launched: a finding, not a mistake of the
+    """The graph's compile or run failed before all of its kernels were launched: a finding, no mistake of the
     user's."""
 
     code = "GD33"
@@ -314,7 +316,7 @@ def gpu(children: ForkServer) -> dict[str, Any]:
 
 
 def target_here(hardware: dict[str, Any]) -> str:
-    """The target that stands for a GPU, or the default one."""
+    """The target name of a GPU; the default target where there is none."""
     return f"cuda:{hardware['capability']}" if hardware else DEFAULT
 
 
@@ -326,8 +328,8 @@ def launches_of(
     names: Sequence[str] | None = None,
     how: How = USUAL,
 ) -> Launches:
-    """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises
-    RunError where the run itself went wrong."""
+    """Interprets a graph's kernels in a child and saves launches to `folder`: those in `names` (None: all). Raises
+    RunError where the run failed."""
     payload = {**how.payload(saved), "graph": address(saved), "folder": str(folder.absolute()), "target": target}
     payload["names"] = None if names is None else list(names)
     answer = ask(SAVE, payload, how.limit_s, server=children).end()
@@ -336,7 +338,7 @@ def launches_of(
     return open_launches(folder)
 
 
-def _failed(answer: Answer, folder: Path) -> RunError:
+def _failed(answer: TaskResult, folder: Path) -> RunError:
     count = len(open_launches(folder).launches) if (folder / INDEX).is_file() else 0
     error = answer.error
     said = f"{error.type.rpartition('.')[2]}: {error.message}".splitlines()[0] if error else ended(answer)
@@ -344,7 +346,7 @@ def _failed(answer: Answer, folder: Path) -> RunError:
     return RunError(what, said, "graphdbg replay --rung triton_interpret tells more")
 
 
-def ended(answer: Answer) -> str:
+def ended(answer: TaskResult) -> str:
     """How a process ended, as text."""
     if answer.error is not None:
         said = str(answer.error.message).strip().splitlines() or [""]
@@ -361,7 +363,7 @@ def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
 def alone(
     known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0
 ) -> JudgedLaunch:
-    """One launch on the GPU, in a child of its own. Runs the source, so only where it is trusted."""
+    """Runs one launch on the GPU, in a child of its own. Executes the saved source, so only for trusted folders."""
     payload = {"folder": str(known.folder.absolute()), "launch": launch.folder, "ceilings": msgspec.to_builtins(limits)}
     answer = ask(f"{_ALONE}:task", payload, limit_s, server=children).answer()
     if answer.status == "done":
@@ -372,7 +374,7 @@ def alone(
 def interpreted(
     known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0
 ) -> list[JudgedLaunch]:
-    """The interpreter's results of launches against eager's. Raises RunError where the child that compares ends."""
+    """Compares the interpreter's results of launches with eager's. Raises RunError where the comparing child dies."""
     payload = {"folder": str(known.folder.absolute()), "launches": [launch.folder for launch in wanted]}
     answer = ask(f"{_ALONE}:compared", payload, limit_s, server=children).answer()
     if answer.status != "done":

@@ -1,5 +1,5 @@
-"""Launches of kernels as a folder: source, configuration, grid, arguments before and after, what eager has in their
-place.
+"""Launches of kernels saved as a folder: source, configuration, grid, arguments before and after, and eager's values
+for them.
 
 ```
 DIR/launches.json                      what was run, for which GPU, with which versions; one name for each launch
@@ -46,23 +46,23 @@ DTYPES = {
     "uint64": 8,
     "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-"""dtype -> bytes of an element: those that an argument of a launch may have."""
+"""dtype that an argument of a launch may have -> bytes per element."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,499}", re.ASCII)
 _FOLDER = re.compile(r"[0-9]{4,8}_[A-Za-z0-9_]{1,200}", re.ASCII)
 Number = bool | int | float | None
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """One storage. `before`, `after`: names of its bytes in `tensors/`; one that the kernel did not write has no
-    `after`."""
+    """One storage. `before`, `after`: names of its bytes in `tensors/`; `after` is empty where the kernel did not write
+    it."""
 
     size_bytes: int
     before: str
     after: str = ""
 
 
-class Tensor(msgspec.Struct, frozen=True):
-    """How an argument lies in its storage, in elements. `storage`: its place in the launch's list."""
+class TensorLayout(msgspec.Struct, frozen=True):
+    """The layout of an argument in its storage, in elements. `storage`: index into the launch's list."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -77,7 +77,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """An argument that the kernel wrote. `buffer`: the wrapper's name of it; `node`: the FX node whose value it holds;
+    """An argument that the kernel wrote. `buffer`: its name in the wrapper; `node`: the FX node whose value it holds;
     `eager`, `truth`: names of that value's bytes in the node's dtype and in float64, as a contiguous tensor of
     `shape`."""
 
@@ -92,9 +92,9 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct):
-    """One launch. `number` counts those of the run, `call` those of the kernel (from 1), of `calls`; `passed`: the
-    launcher's arguments in order, names of tensors or numbers; `blocks`: XBLOCK and the like; `bytes_read`,
-    `bytes_written`: each byte once, as the interpreter saw them; `flops` where they are known."""
+    """One launch. `number`: its index in the run; `call`: its index among the `calls` launches of its kernel, from 1;
+    `passed`: the launcher's arguments in order, tensor names or numbers; `blocks`: XBLOCK and the like; `bytes_read`,
+    `bytes_written`: as the interpreter saw them, each byte once; `flops`: where known."""
 
     kernel: str
     number: int
@@ -108,7 +108,7 @@ class Launch(msgspec.Struct):
     constants: dict[str, Number | str]
     passed: list[str | Number | list[Number]]
     names: list[str]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, TensorLayout]
     storages: list[Storage]
     written: list[Written]
     calls: int = 1
@@ -121,7 +121,7 @@ class Launch(msgspec.Struct):
 
     @property
     def folder(self) -> str:
-        """Its place in the folder of launches."""
+        """The name of its folder."""
         return f"{self.number:04d}_{self.kernel}"[:200]
 
     def config_text(self) -> str:
@@ -131,7 +131,7 @@ class Launch(msgspec.Struct):
 
 
 class Index(msgspec.Struct):
-    """What all launches of a folder have in common. `which`: their folders, in the order of the run."""
+    """What all launches of a folder have in common. `which`: their folder names, in the order of the run."""
 
     version: int
     graph: str
@@ -143,7 +143,7 @@ class Index(msgspec.Struct):
 
 
 class Launches:
-    """A folder of launches that was read. Tensors are read when they are asked for."""
+    """A folder of launches; tensors are read on demand."""
 
     def __init__(self, folder: Path, index: Index, launches: Sequence[Launch]) -> None:
         self.folder, self.index, self.launches = folder, index, list(launches)
@@ -168,7 +168,7 @@ class Launches:
 
 
 def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
-    """The error for a name that no kernel or launch has."""
+    """The error for a name that matches no kernel or launch."""
     calls = {launch.kernel: f" (#1 to #{launch.calls})" * (launch.calls > 1) for launch in launches}
     known = ", ".join(f"{kernel}{numbers}" for kernel, numbers in calls.items())
     return NoSuchNodeError(f"there is no kernel {name!r}", f"there are: {known}" if known else "no kernel was launched")
@@ -193,7 +193,7 @@ class LaunchWriter:
         self.launches.append(launch)
 
     def finish(self, index: Index) -> None:
-        """Writes what is known only at the end."""
+        """Writes the index, whose contents are known only at the end."""
         self.folder.mkdir(parents=True, exist_ok=True)
         index.which = [saved.folder for saved in self.launches]
         for name, row in [*((f"{launch.folder}/{LAUNCH}", launch) for launch in self.launches), (INDEX, index)]:
@@ -240,7 +240,7 @@ def _read(path: Path) -> bytes:
 
 
 def _check(launch: Launch, name: str, where: str) -> None:
-    """Refuses names that are none, and arguments that reach out of their storages."""
+    """Refuses invalid names, and arguments that reach beyond their storages."""
 
     def refuse(what: str) -> RefusedError:
         return NameRefusedError(f"{where} is not what graphdbg writes", what, "save the launches again")
@@ -272,7 +272,7 @@ def _check(launch: Launch, name: str, where: str) -> None:
             check_hash(hashed, where)
 
 
-def _check_tensor(argument: str, tensor: Tensor, launch: Launch, refuse: Any) -> None:
+def _check_tensor(argument: str, tensor: TensorLayout, launch: Launch, refuse: Any) -> None:
     if tensor.dtype not in DTYPES or not 0 <= tensor.storage < len(launch.storages):
         raise refuse(f"{argument} has dtype {tensor.dtype!r} in storage {tensor.storage}")
     if len(tensor.shape) != len(tensor.stride) or min((*tensor.shape, *tensor.stride, tensor.offset), default=0) < 0:

@@ -1,8 +1,8 @@
 # pyright: basic
-"""What a child does for `graphdbg kernel`: interprets a saved graph's kernels on the CPU and saves their launches.
+"""The child's part of `graphdbg kernel`: interprets a saved graph's kernels on the CPU and saves their launches.
 
-A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot
-touch it.
+A GPU of this machine is hidden first: Inductor then generates code for the pretended GPU only, and a failing run cannot
+touch the real one.
 
 For example:
 
@@ -41,12 +41,11 @@ from ..rungs.triton_interpret import TritonInterpret
 from ..triton import pretended
 from ..triton.interpreting.memory import Access, AccessWatch, Zone
 from ..triton.interpreting.on_cpu import running
-from ..triton.interpreting.session import Interpretation, Kernel, Launch, Observer
-from .launches import DTYPES, VERSION, Index, LaunchWriter, Number, Storage, Tensor, Written
-from .launches import Launch as Saved
+from ..triton.interpreting.session import Interpretation, InterpretedKernel, InterpretedLaunch, LaunchObserver
+from .launches import DTYPES, VERSION, Index, Launch, LaunchWriter, Number, Storage, TensorLayout, Written
 
 Wanted = Callable[[str, int], bool]
-"""(kernel, which of its launches, from 1) -> whether to keep it."""
+"""(kernel, number of its launch, from 1) -> whether to save that launch."""
 
 
 class Touched(AccessWatch):
@@ -77,19 +76,19 @@ class Touched(AccessWatch):
 
 @dataclass
 class CompiledGraph:
-    """One compiled graph: its module, the node that each buffer holds, which are written to again, rows of its
-    kernels."""
+    """One compiled graph. `gm`: its module; `nodes`: buffer -> the node whose value it holds; `mutated`: buffers that
+    are written again later; `rows`: kernel -> rows of the kernels table."""
 
     gm: fx.GraphModule
     nodes: Mapping[str, str]
     mutated: set[str]
     rows: dict[str, list[KernelRow]]
-    launches: list[tuple[Saved, dict[str, torch.Tensor]]] = field(default_factory=list)
+    launches: list[tuple[Launch, dict[str, torch.Tensor]]] = field(default_factory=list)
 
 
-class Saver(Observer):
-    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: filled while code is
-    written."""
+class Saver(LaunchObserver):
+    """Saves launches as they happen, and adds eager's values when the wrapper has returned. `rows`: filled during code
+    generation."""
 
     def __init__(self, writer: LaunchWriter, wanted: Wanted) -> None:
         self.writer, self.wanted = writer, wanted
@@ -97,16 +96,16 @@ class Saver(Observer):
         self.notes: list[str] = []
         self.calls: Counter[str] = Counter()
         self._parts: dict[int, tuple[Any, CompiledGraph]] = {}
-        self._made: dict[int, tuple[Kernel, CompiledGraph | None]] = {}
+        self._made: dict[int, tuple[InterpretedKernel, CompiledGraph | None]] = {}
         self._inputs: list[Any] = []
         self._here: Counter[tuple[int, str]] = Counter()
         self._held: set[tuple[str, int]] = set()
-        self._last: dict[str, tuple[Saved, int, torch.Tensor]] = {}
+        self._last: dict[str, tuple[Launch, int, torch.Tensor]] = {}
         """Mutated buffer -> the launch that wrote it last, which of its arguments, and the tensor."""
         self._open: tuple[Touched, float, dict[int, tuple[Any, str]]] | None = None
 
-    def kernel(self, kernel: Kernel) -> None:
-        """Called while a wrapper with this kernel is loaded."""
+    def kernel(self, kernel: InterpretedKernel) -> None:
+        """Called with each kernel while a wrapper module is loaded."""
         graph = pretended.graph_in_hand()
         if graph is not None and id(graph) not in self._parts:
             rows: dict[str, list[KernelRow]] = {}
@@ -124,7 +123,7 @@ class Saver(Observer):
         self._held.clear()
         self._last.clear()
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         self.calls[launch.kernel] += 1
         self._open = None
         if not self.wanted(launch.kernel, self.calls[launch.kernel]):
@@ -138,7 +137,7 @@ class Saver(Observer):
         self._open = watch, time.perf_counter(), storages
         return watch
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         kernel, part = self._made[id(launch.autotuner)]
         place = self._here[id(part), launch.kernel]
         self._here[id(part), launch.kernel] += 1
@@ -162,15 +161,15 @@ class Saver(Observer):
             part.launches.append((saved, launch.tensors))
 
     def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
-        if operator.__name__.startswith("set_"):  # whose memory it is changes, not what is in it
+        if operator.__name__.startswith("set_"):  # changes which memory it has, not the contents
             return
         for target in written:
             for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, target)]:
                 self._no_node(name)
 
-    def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
-        """Forgets what a mutated buffer held before, which was not yet the value of its node. Memory that got another
-        name is another's."""
+    def _overwritten(self, launch: InterpretedLaunch, names: Iterable[str]) -> None:
+        """Drops the node of an earlier write to a mutated buffer, whose value was not yet final. Memory reused under
+        another name belongs to another buffer."""
         for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
             self._no_node(buffer)
 
@@ -178,8 +177,9 @@ class Saver(Observer):
         saved, place, _ = self._last.pop(buffer)
         saved.written[place] = Written(saved.written[place].argument, buffer)
 
-    def _written(self, launch: Launch, name: str, part: CompiledGraph | None) -> Written:
-        """Which node's value an argument holds: of a buffer that is written to again the last launch's."""
+    def _written(self, launch: InterpretedLaunch, name: str, part: CompiledGraph | None) -> Written:
+        """The argument with the node whose value it holds; for a buffer that is written again, only the last launch has
+        the node."""
         buffer = launch.buffers.get(name, "")
         place = buffer, launch.arguments[name].untyped_storage()._cdata
         again = place in self._held and (part is None or buffer not in part.mutated)
@@ -188,7 +188,7 @@ class Saver(Observer):
         return Written(name, buffer, node)
 
     def ended(self, outputs: Any) -> None:
-        """Adds what eager has to the launches since the wrapper was called."""
+        """Adds eager's values to the launches since the wrapper was called."""
         for _, part in self._parts.values():
             launches, part.launches = part.launches, []
             names = {row.node for saved, _ in launches for row in saved.written if row.node}
@@ -196,7 +196,7 @@ class Saver(Observer):
                 continue
             drawn = _behind_random(part.gm)
             known = [node for node in part.gm.graph.nodes if node not in drawn and not is_uninitialised(node)]
-            names &= {node.name for node in known}  # what holds nothing, nobody can compare
+            names &= {node.name for node in known}  # uninitialised memory cannot be compared
             if drawn:
                 many = counted(len(drawn), "node behind random numbers is", "nodes behind random numbers are")
                 self.notes.append(f"{many} not compared with eager: kernels draw their own")
@@ -224,7 +224,7 @@ class Saver(Observer):
 
             outputs = run_graph(gm, inputs, hook=hook)
             for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
-                keep(node.name, value)  # a kernel that writes to an input makes it what it is at the end
+                keep(node.name, value)  # an input mutated by a kernel: its final value
             return outputs
 
         with running(Interpretation()), torch.no_grad():
@@ -249,23 +249,23 @@ class Saver(Observer):
 
 
 def _saved(
-    launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter
-) -> Saved:
+    launch: InterpretedLaunch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter
+) -> Launch:
     places = {key: place for place, key in enumerate(storages)}
     rows = [
         Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
         for storage, before in storages.values()
     ]
 
-    def laid_out(tensor: torch.Tensor) -> Tensor:
+    def laid_out(tensor: torch.Tensor) -> TensorLayout:
         layout = tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
-        return Tensor(_name(tensor.dtype), *layout, places[tensor.untyped_storage()._cdata])
+        return TensorLayout(_name(tensor.dtype), *layout, places[tensor.untyped_storage()._cdata])
 
     tensors = {name: laid_out(tensor) for name, tensor in launch.tensors.items()}
     names = {id(value): name for name, value in launch.tensors.items()}
     config = launch.config
     fixed = {name: _plain(value) for name, value in launch.arguments.items() if name in launch.constants}
-    return Saved(
+    return Launch(
         launch.kernel,
         launch.number,
         call,
@@ -287,21 +287,21 @@ def _saved(
     )
 
 
-def _written_names(saved: Saved) -> list[str]:
-    """The arguments whose storage was written: of an input that is an output as well, the output's name."""
+def _written_names(saved: Launch) -> list[str]:
+    """The arguments whose storage was written; for an input that is also an output, the output's name."""
     written = {name: each.storage for name, each in saved.tensors.items() if saved.storages[each.storage].after}
     several = {place for place, count in Counter(written.values()).items() if count > 1}
     return [name for name, place in written.items() if not name.startswith("in_ptr") or place not in several]
 
 
 def _options(config: Any) -> dict[str, Number]:
-    """The further options of a configuration that are set."""
+    """The options `num_ctas` and `maxnreg` of a configuration, where set."""
     known = {name: getattr(config, name, None) for name in ("num_ctas", "maxnreg")}
     return {name: value for name, value in known.items() if isinstance(value, int)}
 
 
 def _overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors may share memory, from the first to the last byte of each."""
+    """Whether the address ranges of two tensors overlap."""
     if tensor.untyped_storage()._cdata != other.untyped_storage()._cdata or not tensor.numel() or not other.numel():
         return False
     first, last = zip(_span(tensor), _span(other), strict=True)
@@ -342,9 +342,9 @@ def _data(tensor: torch.Tensor) -> memoryview:
 
 
 class Saving(TritonInterpret):
-    """The rung, with a saver that looks on. `target`: the name of the GPU that the kernels are written for."""
+    """The interpreting rung, observed by a Saver. `target`: the name of the pretended GPU."""
 
-    may_draw_like_cpu = False  # what is saved is compared with a GPU
+    may_draw_like_cpu = False  # saved results are compared with a GPU's
 
     def __init__(self, saver: Saver, target: str) -> None:
         self.saver, self.target = saver, target
@@ -371,14 +371,14 @@ def wanted(names: Sequence[str] | None, kernel: str, call: int) -> bool:
 
 
 def on_gpu(saved: SavedGraph) -> bool:
-    """Whether tensors of a recorded graph lay on a GPU."""
+    """Whether tensors of the recorded graph were on a GPU."""
     table = saved.table
     return any(table.strings[place].startswith("cuda") for place in table.device)
 
 
 def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
     """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise;
-    what was launched before that is written all the same."""
+    launches made before the error are written nevertheless."""
     writer = LaunchWriter(folder)
     saver = Saver(writer, wanted)
     rung = Saving(saver, target)

@@ -1,4 +1,4 @@
-"""One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
+"""A case in two forms: a saved graph with its inputs and how it enters the compiler, as records and as live objects.
 
 `case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
 judge, passes and cutting take. Each call decodes the graph again.
@@ -44,11 +44,11 @@ from .spec import FULL_STAGES, ReplaySpec
 
 @dataclass
 class Live:
-    """The live face. Who takes one leaves graph and inputs as they are, and returns new ones.
+    """The live form of a case. Users leave graph and inputs as they are, and return new ones.
 
-    `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded.
-    `lowered`: what AOTAutograd traced in the run for the outputs of a graph of Dynamo's, by place, where that is on
-    record.
+    `spec`: how the graph enters the compiler, with which settings. `notes`: sentences on what differs from the
+    recording. `lowered`: for a Dynamo graph, place of an output -> fake value that AOTAutograd traced for it, where
+    recorded.
     """
 
     gm: fx.GraphModule
@@ -60,7 +60,7 @@ class Live:
 
 @dataclass
 class Case:
-    """A saved graph, and how its live face is made."""
+    """A saved graph, from which the live form is made."""
 
     saved: SavedGraph
 
@@ -70,14 +70,15 @@ class Case:
         return cls(load_graph(path))
 
     def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
-        """The live face, with the recorded inputs and the others synthesised by `seed`; on `device`, or where `rung`
-        needs it. Process groups that it names are made (see `process_groups.join` for `meeting`)."""
+        """Returns the live form: recorded inputs, and synthesised ones (by `seed`) where they were not recorded; on
+        `device`, or where `rung` needs it. Creates the graph's process groups (see `process_groups.join` for
+        `meeting`)."""
         saved, device = self.saved, self.device_for(rung, device)
         record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
         if record.graph.meta.get("process_groups"):
             process_groups.join(record, meeting)
         from_gpu = device == "cpu" and names_device(record.graph, "cuda")
-        if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
+        if from_gpu:  # GPU tensors cannot even be created on a machine without a GPU
             record = relocated(record, "cuda", "cpu")
             inputs_record = inputs_record and relocated(inputs_record, "cuda", "cpu")
         spec = ReplaySpec.of(record, device=device)
@@ -100,15 +101,15 @@ class Case:
         return Live(gm, inputs, spec, notes, partial(_lowered, saved))
 
     def device_for(self, rung: str, device: str | None) -> str | None:
-        """The device to move it to for a rung: the one asked for; the CPU where kernels for a GPU are interpreted."""
+        """The device to move the case to for a rung: the given one; the CPU where GPU kernels are interpreted; None:
+        stay."""
         if device is None and rung == "triton_interpret" and names_device(self.saved.record.graph, "cuda"):
             return "cpu"
         return device
 
 
 def _lowered(saved: SavedGraph) -> dict[int, Any]:
-    """The fake outputs of the joint or inference graph that was traced of a graph of Dynamo's, by the output they are
-    of it."""
+    """Place of a Dynamo graph's output -> its fake value in the joint or inference graph traced from it."""
     for stage in ("joint", "inference") if saved.record.stage in FULL_STAGES else ():
         if (saved.path.parent / stage).exists():
             inner = load_graph(saved.path.parent / stage)
@@ -124,8 +125,8 @@ def _lowered(saved: SavedGraph) -> dict[int, Any]:
 
 
 def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
-    """What Dynamo knew of a number that the program holds in a tensor of no dimension: its item, by the name that the
-    graph has for it; and which floats it had made constants, without which torch starts a compile over.
+    """Restores what Dynamo knew about numbers that are passed as 0-d tensors: the symbol of each `item()`, and which
+    floats it had specialised; torch would otherwise restart the compile.
     """
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target == "item" and node.args[0].op == "placeholder":
@@ -138,7 +139,7 @@ def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
 
 
 def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
-    """The inputs that were more than plain tensors: what their class did is in the graph already."""
+    """Notes on inputs that were tensor subclasses in the run: what their class did is part of the graph."""
     called, kinds = of_module(gm).inputs, dict[str, str]()
     for row in seen.inputs if seen is not None else ():
         if isinstance(row.value, TensorValue) and row.value.subclass not in ("", BUFFER) and not row.value.inner:
@@ -147,8 +148,8 @@ def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
 
 
 def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:
-    """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing
-    left on them what the graph's own writes made of them."""
+    """Gives the fake inputs of a graph that AOTAutograd has not seen yet the autograd state of the real ones:
+    requires_grad, leaf or view. Tracing left them in the state after the graph's own writes."""
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
     given = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
     given = [row for row in given if isinstance(row[2], torch.Tensor)]
@@ -176,7 +177,7 @@ def warm() -> None:
 
 
 def _here(name: str) -> torch.device:
-    """A device of this machine. Raises DeviceMissingError."""
+    """A device of this machine, by name. Raises DeviceMissingError."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -189,8 +190,8 @@ def _here(name: str) -> torch.device:
 
 
 def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph and its inputs on another device: tensors, device arguments; recorded fake values are dropped. Changes
-    `gm`."""
+    """The graph and its inputs moved to another device, with device arguments; recorded fake values are dropped.
+    Changes `gm`."""
     for part in graphs_in(gm):
         for node in part.graph.nodes:
             node.args = map_aggregate(node.args, lambda value: device if isinstance(value, torch.device) else value)
@@ -222,10 +223,10 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
     traced = _Traced(gm)
     given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     try:
-        # composite ops keep symbols for sizes, and the mode's symbols are the tracing ones
+        # composite ops keep symbolic sizes, and this mode has the symbols of the tracing
         with compiling(mode), t.enable_python_dispatcher(), mode, torch.no_grad():
             traced.run(*given, enable_io_processing=False)
-    except Exception:  # noqa: BLE001  what cannot be traced here stays as recorded, and is judged so
+    except Exception:  # noqa: BLE001  a graph that cannot be traced here is judged as recorded
         return []
     moved = [node for node, value in traced.made.items() if _other_strides(node.meta.get("val"), value)]
     if not moved and not traced.views:
@@ -241,20 +242,20 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
 
 
 def reshapes(gm: fx.GraphModule) -> list[str]:
-    """The names of the nodes that are reshapes, those that were views on record among them."""
+    """The names of reshape nodes, including recorded views that became reshapes."""
     return [node.name for node in gm.graph.nodes if node.target is _RESHAPE]
 
 
 def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
-    """Makes the named nodes reshapes where they are views: does in a part of a graph what `follow_saved` did to the
-    whole."""
+    """Turns the named view nodes into reshapes: repeats on a part of a graph what `follow_saved` did to the whole."""
     for node in gm.graph.nodes:
         if node.target is _VIEW and node.name in names:
             node.target = _RESHAPE
 
 
 class _Traced(fx.Interpreter):
-    """Runs a graph on fake values and keeps what each node makes; a view that cannot be one is run as a reshape."""
+    """Runs a graph on fake values and keeps each node's value; a view that is impossible with the strides runs as a
+    reshape."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         super().__init__(gm, garbage_collect_values=False)
@@ -278,12 +279,12 @@ class _Traced(fx.Interpreter):
 
 
 def _any_relaid(gm: fx.GraphModule, record: GraphRecord) -> bool:
-    """Whether a saved tensor is not contiguous, which is all that the record of the graph shows."""
+    """Whether a saved tensor is recorded as non-contiguous: the only hint of a changed layout in the record."""
     saved = {row.name for row in record.inputs if row.role == "saved"}
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and node.name in saved and isinstance(value, torch.Tensor):
-            with contextlib.suppress(Exception):  # an unbacked size
+            with contextlib.suppress(Exception):  # unbacked sizes cannot be compared
                 if value.ndim > 1 and value.layout is torch.strided and not value.is_contiguous():
                     return True
     return False

@@ -1,5 +1,5 @@
-"""Runs an fx graph eagerly, node by node, the way every other rung is judged against; copies of inputs (aliasing,
-strides, offsets, requires_grad) and of graphs (metadata, subgraphs) that lose nothing that matters.
+"""Runs an fx graph eagerly, node by node, as the reference for every other rung; copies inputs (with aliasing, strides,
+offsets, requires_grad) and graphs (with metadata, subgraphs).
 
 Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory
 that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one
@@ -38,14 +38,15 @@ _ROUNDS = 10
 
 
 class EagerMode(t.TorchDispatchMode):
-    """A mode for runs of eager, in which torch compiles loops, branches and flex attention all the same: they are each
-    one operation, `func` without a schema. Under any other mode Dynamo leaves them uncompiled from then on."""
+    """Base of dispatch modes for eager runs. Loops, branches and flex attention are compiled by torch as usual and
+    reach the mode as one operation each, whose `func` has no schema. Under any other mode Dynamo would leave them
+    uncompiled from then on."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Whether the mode is off while something is compiled, and on while that runs."""
+        """True: the mode is off during compiles, and on while compiled code runs."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,7 +59,7 @@ class EagerMode(t.TorchDispatchMode):
 
 
 def repeatable(device: torch.device | str) -> bool:
-    """Whether these functions give what kernels for that device draw."""
+    """Whether the functions below give the numbers that kernels for that device draw."""
     kind = torch.device(device).type
     singly = kind == "cuda" and torch.version.hip is None and t.optional("TritonOverrides._can_use_4x_random") is None
     return kind == "cpu" or singly
@@ -75,7 +76,7 @@ def rand(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
 
 
 def rand_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-    """The numbers of `rand` at these linear indices."""
+    """The numbers of `rand` at the given linear indices."""
     return _unit(_words(index, seed)[0], seed)
 
 
@@ -85,7 +86,7 @@ def randn(size: Sequence[int] | int, seed: torch.Tensor) -> torch.Tensor:
 
 
 def randn_at(index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-    """The numbers of `randn` at these linear indices."""
+    """The numbers of `randn` at the given linear indices."""
     u1, u2 = (_unit(word, seed) for word in _words(index, seed)[:2])
     if seed.is_cuda:
         return (-2.0 * u1.clamp_min(1.0e-7).log()).sqrt() * (2.0 * math.pi * u2).cos()
@@ -99,7 +100,7 @@ def randint(low: int, high: int, size: Sequence[int], seed: torch.Tensor) -> tor
 
 
 def randint_at(low: int, high: int, index: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-    """The numbers of `randint` at these linear indices."""
+    """The numbers of `randint` at the given linear indices."""
     first, second = _words(index, seed)[:2]
     span = high - low
     # (second * 2^32 + first) mod span in pieces that fit int64; exact while span < 2^31
@@ -174,12 +175,13 @@ def run_graph(
         outputs = _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False)
         return t.tree_leaves(outputs, is_leaf=lambda value: value is None)
     finally:
-        t.leave_transforms(depth)  # a node that raises inside a `vmap` that the graph enters leaves it entered
+        with contextlib.suppress(RuntimeError):  # torch 2.11 goes on where none is left, and stumbles over that
+            t.leave_transforms(depth)  # an error inside a `vmap` of the graph leaves the transform entered
 
 
 def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
-    """Runs a graph and gives each node with its value as soon as it ran; a value is released after its last use. Raises
-    GraphRunError that names the node."""
+    """Runs a graph and yields each node with its value right after it ran; a value is released after its last use.
+    Raises GraphRunError, which names the node."""
     runner = _Runner(gm, False, None)
     runner.args_iter = iter(inputs)
     for node in gm.graph.nodes:
@@ -201,23 +203,23 @@ def is_random(node: fx.Node) -> bool:
 
 
 def _idle(node: fx.Node) -> bool:
-    """Whether a node of the program's could draw but is set to drop nothing."""
+    """Whether a node could draw random numbers but is set to drop nothing, or everything."""
     name = getattr(node.target, "__name__", "")
     if name == "scaled_dot_product_attention":
         return bool((node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)) == 0.0)
     if "dropout" not in name:
         return False
     given = dict(zip(("p", "training"), node.args[1:3], strict=False)) | node.kwargs
-    return bool(given.get("p") == 0.0) or given.get("training", given.get("train")) is False
+    return given.get("p") in (0.0, 1.0) or given.get("training", given.get("train")) is False
 
 
 def is_uninitialised(node: fx.Node) -> bool:
-    """Whether a node makes memory that holds nothing: `empty` and similar ops."""
+    """Whether a node allocates uninitialised memory: `empty` and similar ops."""
     return _calls(node, _UNINITIALISED)
 
 
 def grows(node: fx.Node) -> bool:
-    """Whether a node resizes its argument: what is added behind the elements that were there holds nothing."""
+    """Whether a node resizes its argument, which leaves the added elements uninitialised."""
     return _calls(node, _RESIZING)
 
 
@@ -232,26 +234,37 @@ def has_random(gm: fx.GraphModule) -> bool:
 
 
 def draws_from_generator(gm: fx.GraphModule) -> bool:
-    """Whether a graph draws by ops of torch, which compiled code imitates only under `fallback_random`; Inductor's
-    prims are not meant.
+    """Whether a graph draws random numbers with torch's ops, which compiled code imitates only under `fallback_random`;
+    not so for Inductor's random prims.
     """
     return has_random(gm) and not any("inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm))
 
 
 @contextlib.contextmanager
 def eager_draws() -> Iterator[None]:
-    """While entered, compiled code draws torch's own numbers (`fallback_random`) in eager's order, which torch itself
-    keeps from 2.13 on: before, the scheduler may exchange the draws of a graph."""
-    sort = t.look_up("post_grad_sort")
+    """Within the block, compiled code draws eager's numbers (`fallback_random`) in eager's order. From 2.13 on torch
+    keeps that order itself; before, a pass and the scheduler may exchange a graph's draws."""
+    with t.inductor_config.patch(fallback_random=True), contextlib.ExitStack() as stack:
+        if t.optional("chain_random_ops") is None:
+            sort, reorder = t.look_up("post_grad_sort"), t.look_up("reorder_for_locality")
 
-    def sort_chained(graph: fx.Graph) -> None:
-        draws = [node for node in graph.nodes if is_random(node)]
-        t.preserve_node_ordering(graph, {after: [before] for before, after in itertools.pairwise(draws)})
-        sort(graph)
+            def draws_of(graph: fx.Graph) -> list[fx.Node]:
+                return [node for node in graph.nodes if is_random(node)]
 
-    lacks = t.optional("chain_random_ops") is None
-    chained = t.swapped("post_grad_sort", sort_chained) if lacks else contextlib.nullcontext()
-    with t.inductor_config.patch(fallback_random=True), chained:
+            def reorder_the_rest(graph: fx.Graph) -> None:
+                nodes, draws = list(graph.nodes), draws_of(graph)
+                reorder(graph)
+                if draws_of(graph) != draws:
+                    for node in nodes[:-1]:
+                        nodes[-1].prepend(node)
+
+            def sort_chained(graph: fx.Graph) -> None:
+                chain = {after: [before] for before, after in itertools.pairwise(draws_of(graph))}
+                t.preserve_node_ordering(graph, chain)
+                sort(graph)
+
+            stack.enter_context(t.swapped("reorder_for_locality", reorder_the_rest))
+            stack.enter_context(t.swapped("post_grad_sort", sort_chained))
         yield
 
 
@@ -267,8 +280,8 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
 
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The numbers that a compiled kernel would draw for one of Inductor's random prims; None for anything else, and
-    where eager cannot repeat it."""
+    """The numbers that a compiled kernel would draw for one of Inductor's random prims; None for other targets, and
+    where eager cannot repeat the kernel's numbers."""
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
     there = [argument for argument in given if isinstance(argument, (torch.Tensor, torch.device))]
@@ -277,12 +290,12 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def has_kernel_draws(gm: fx.GraphModule) -> bool:
-    """Whether a graph holds Inductor's random prims, whose numbers are those of its kernels."""
+    """Whether a graph contains Inductor's random prims, whose numbers are drawn by kernels."""
     return any(str(node.target) in _DRAWS for node in gm.graph.nodes if node.op == "call_function")
 
 
 def draws_unrepeatably(gm: fx.GraphModule) -> bool:
-    """Whether a graph holds Inductor's random prims for a device whose kernels' numbers eager cannot repeat."""
+    """Whether a graph contains Inductor's random prims for a device whose kernels' numbers eager cannot repeat."""
     makers = ("prims.inductor_seed.default", "prims.inductor_seeds.default")
     return any(
         not repeatable(device)
@@ -294,8 +307,8 @@ def draws_unrepeatably(gm: fx.GraphModule) -> bool:
 
 
 def draw_like_kernels(gm: fx.GraphModule) -> None:
-    """Changes Inductor's random prims in a graph into functions that draw what its kernels draw, for rungs that do not
-    compile them.
+    """Replaces Inductor's random prims in a graph by functions that draw what its kernels draw, for rungs that do not
+    compile the prims.
     """
     for node in gm.graph.nodes:
         if node.op == "call_function" and str(node.target) in _DRAWS:
@@ -303,7 +316,7 @@ def draw_like_kernels(gm: fx.GraphModule) -> None:
 
 
 def drawing(target: Any) -> Callable[..., Any]:
-    """A function that is called as an operator is; one of Inductor's random prims then draws what its kernel draws."""
+    """A function to call in place of an operator: a random prim of Inductor's then draws what its kernel draws."""
 
     def draw_like_kernel(*args: Any, **kwargs: Any) -> Any:
         value = drawn(target, args, kwargs)
@@ -333,7 +346,7 @@ class _Runner(fx.Interpreter):
         name = getattr(target, "__name__", "").partition(".")[0]
         if (value := drawn(target, args, kwargs)) is not None:
             return value
-        if name == "invoke_subgraph":  # torch differentiates it only while it traces; a call of its graph is the same
+        if name == "invoke_subgraph":  # torch differentiates it only while tracing; calling its graph is the same
             return args[0](*args[2:])
         return self._poisoned(name, args, lambda: super(_Runner, self).call_function(target, args, kwargs))
 
@@ -392,7 +405,7 @@ def _clone(
     if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     plain = tensor.detach()
-    conj, neg = plain.is_conj(), plain.is_neg()  # bits of the view: the memory below is copied as it lies
+    conj, neg = plain.is_conj(), plain.is_neg()  # the view's bits are cleared: the memory is copied as it is
     plain = plain.conj() if conj else plain
     plain = t.neg_view(plain) if neg else plain
     storage = plain.untyped_storage()

@@ -28,26 +28,26 @@ def shared_fakes(
 ) -> tuple[list[Any], Any]:
     """Fake inputs for a compile, and their fake mode.
 
-    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them
-    share memory (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh
-    ones, and the numbers on the CPU among them (0-d tensors) have their values.
+    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and their shared
+    memory (with symbols only if `dynamic`); else new static ones made from the real inputs. `known`: new ones, in which
+    0-d CPU tensors carry their values.
     """
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, t.FakeTensor)}
     alike = all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True))
     traced = any("example_value" in node.meta for node in gm.graph.nodes if node.op == "placeholder")
     if not known and len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
-        mode = next(iter(modes.values()))  # below Dynamo a graph may use constants that it holds as they are
+        mode = next(iter(modes.values()))  # below Dynamo a graph may use real constants
         mode.allow_non_fake_inputs |= not traced and any(node.op == "get_attr" for node in gm.graph.nodes)
         return recorded, mode
-    gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
+    gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the inputs' own
     given = next((value for value in inputs if isinstance(value, t.FakeTensor)), None)
     if given is not None:
         return list(inputs), given.fake_mode
     none_new = t.ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-    # a loop asks the mode for its symbols, though nothing here has one
+    # a loop needs a mode with a shape environment, even without symbols
     mode = t.FakeTensorMode(allow_non_fake_inputs=True, shape_env=none_new, static_shapes=True)
-    # views of one base, as they were in the program
+    # shared inputs become views of one base, as in the program
     real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs
     fakes = [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones]
     for fake, real in zip(fakes, inputs, strict=True) if known else ():
@@ -57,21 +57,24 @@ def shared_fakes(
 
 
 def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
-    """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a
-    graph that AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew
-    the program's, and whether others share none.
+    """Whether real inputs share memory wherever the recorded ones do, which a compiler relies on. `views` (the graph
+    has yet to pass AOTAutograd): whether also autograd knows those as views of each other, and no others share memory.
     """
     first: dict[int, tuple[Any, Any]] = {}
     shared: dict[int, Any] = {}
     for fake, real in zip(recorded, inputs, strict=True):
         if isinstance(fake, torch.Tensor) and fake.layout is torch.strided and not _has_symbols(fake) and real.numel():
             mate, real_mate = first.setdefault(storage_key(fake), (fake, real))
-            unrelated = views and mate._base is None and fake._base is None
+            unrelated = views and _root(mate) is not _root(fake)
             if mate is not fake and (unrelated or storage_key(real_mate) != storage_key(real)):
                 return False
             if views and storage_key(shared.setdefault(storage_key(real), fake)) != storage_key(fake):
                 return False
     return True
+
+
+def _root(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor._base is None else tensor._base
 
 
 def _any_shared(inputs: Sequence[Any]) -> bool:
@@ -81,15 +84,15 @@ def _any_shared(inputs: Sequence[Any]) -> bool:
 
 
 def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
-    """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are
-    wanted."""
-    # the inputs of a captured backward are one list
+    """Whether a recorded value describes a real input: the same layout, or symbolic sizes where `dynamic` allows
+    them."""
+    # the inputs of a captured backward are lists
     if isinstance(fake, (list, tuple)) and isinstance(real, (list, tuple)):
         parts = zip(fake, real, strict=False)
         return len(fake) == len(real) and all(_stands_for(part, other, dynamic) for part, other in parts)
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
-        # an input that the graph hands through, a device mesh for instance
+        # an input that the graph only passes on, a device mesh for instance
         if type(fake).__name__ == "FakeScriptObject":
             return isinstance(real, type(getattr(fake, "real_obj", None)))
         return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
@@ -103,7 +106,7 @@ def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
 
 
 def is_number(node: fx.Node) -> bool:
-    """Whether a node's value is a number, a size for instance, and not a tensor."""
+    """Whether a node's value is a number (a size, for instance), not a tensor."""
     return isinstance(_fake_of(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
 
 
@@ -154,9 +157,10 @@ def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def patterns_without_device() -> Iterator[None]:
-    """Has Inductor trace its joint patterns for the CPU: it traces them on the inputs' device, which may not be there.
+    """Makes Inductor trace its joint patterns on the CPU: by default it traces them on the inputs' device, which may be
+    absent.
 
-    Nothing public says where.; a torch without that function traces them as it does.
+    There is no public way; a torch without that function traces them as it does.
     """
     usual = t.optional("joint_lazy_init")
     with contextlib.nullcontext() if usual is None else t.swapped("joint_lazy_init", lambda *_: usual()):
@@ -177,8 +181,8 @@ _INNER_KWARGS = (
 def compile_inner(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
 ) -> tuple[Callable[[list[Any]], Any], list[Any]]:
-    """Compiles one graph with Inductor's inner compiler; and the strides that its outputs will have (None where it does
-    not say). `torch._inductor.compile` is public but starts from the top.
+    """Compiles one graph with Inductor's inner compiler; also returns the strides of its outputs (None where it does
+    not report them). `torch._inductor.compile` is public but starts from the top.
     """
     with compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
         compiled = t.compile_fx_inner(gm, list(fakes), **inner_arguments(kwargs))
@@ -186,7 +190,7 @@ def compile_inner(
 
 
 def inner_arguments(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Recorded arguments as the inner compiler takes them."""
+    """Converts recorded arguments to those that the inner compiler takes."""
     given = {name: kwargs[name] for name in _INNER_KWARGS if name in kwargs}
     if isinstance(kwargs.get("cudagraphs"), bool):
         given["cudagraphs"] = t.BoxedBool(kwargs["cudagraphs"])
@@ -222,7 +226,7 @@ def partition(
 
 
 def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> list[int] | None:
-    """The places of the backward's inputs that alias nothing the user holds, whose memory Inductor may reuse.
+    """The places of the backward's inputs that alias nothing the user holds, so that Inductor may reuse their memory.
 
     AOTAutograd works it out between partitioning and compiling; there is no public call. None where this torch has
     none.
@@ -260,9 +264,9 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
 
 
 def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
-    """Dynamo's graph after the last thing that Dynamo does to it: regions that are called once are put in place.
+    """Dynamo's graph after Dynamo's last step: regions that are called only once are inlined.
 
-    There is no public call.; 2.11 does no such thing.
+    There is no public call; 2.11 has no such step.
     """
     for setting in ("inline_invoke_subgraph", "inline_single_use_invoke_subgraph"):
         if getattr(t.dynamo_config, setting, False):
@@ -271,8 +275,8 @@ def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def mark_as_dynamos(gm: fx.GraphModule) -> None:
-    """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static
-    parameters."""
+    """Restores the attributes by which AOTAutograd recognises a Dynamo graph: it then reads from placeholders which
+    inputs are static parameters."""
     named = (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
     gm.meta.setdefault("dynamo_compile_id", t.CompileId(frame_id=0, frame_compile_id=0))
     marked: Any = gm
@@ -283,7 +287,7 @@ def mark_as_dynamos(gm: fx.GraphModule) -> None:
 
 
 def cpp_compiler() -> str | None:
-    """Its path, None when there is none."""
+    """The path of the C++ compiler; None when there is none."""
     try:
         return shutil.which(t.get_cpp_compiler())
     except RuntimeError:  # torch's InvalidCxxCompiler, whose home has moved between versions
@@ -296,5 +300,5 @@ def has_cpp_compiler() -> bool:
 
 
 def compiler_version() -> str:
-    """Its version text, which is part of what Inductor's probes depend on."""
+    """The compiler's version text, on which Inductor's probes depend."""
     return t.get_compiler_version_info(t.get_cpp_compiler())

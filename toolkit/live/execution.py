@@ -1,4 +1,4 @@
-"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were
+"""Executes a graph once and gives a flat list of results: outputs, gradients where there are any, and inputs that were
 changed in place.
 
 The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
@@ -23,10 +23,10 @@ from .eager import attribute
 
 
 class Execution(NamedTuple):
-    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards; behind them may stand
-    the tensors that the graph holds.
+    """The results of a run: outputs, gradients of the leaves, and the inputs afterwards, possibly followed by the
+    graph's own tensors.
 
-    `aliases`: for each output the input whose memory it shares, -1 for none, and its storage offset.
+    `aliases`: for each output, the input whose memory it shares (-1: none) and its storage offset.
     """
 
     outputs: list[Any]
@@ -35,8 +35,8 @@ class Execution(NamedTuple):
     aliases: Sequence[Sequence[int]] = ()
 
     def results(self, changed: Sequence[int]) -> list[Any]:
-        """Outputs, gradients and the inputs at the places `changed`, in this order; of wrappers, the numbers they
-        hold."""
+        """Outputs, gradients, and the inputs at the places `changed`, in this order; wrapper tensors as the tensors
+        that they hold."""
         return [*self.outputs, *self.gradients, *(wrappers.whole(self.inputs[index]) for index in changed)]
 
     def nans(self, changed: Sequence[int], names: Sequence[str]) -> list[str]:
@@ -52,13 +52,13 @@ def execute(
     backward: bool = False,
     parameters: Sequence[torch.Tensor] = (),
 ) -> Execution:
-    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients
-    of inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed
-    in place as the graph says, so pass clones."""
+    """Runs once under a seed. `backward`: outputs that require grad get seeded normal tangents, and gradients are
+    computed for inputs and `parameters`; for a non-leaf, at the leaf that it was computed from. Inputs are changed in
+    place as the graph does, so pass clones."""
     torch.manual_seed(seed)
     leaves = list(leaves_of([*inputs, *parameters]).values())
     given = list(inputs)
-    with torch.set_grad_enabled(torch.is_grad_enabled()):  # what it changes is put back, where it raises, too
+    with torch.set_grad_enabled(torch.is_grad_enabled()):  # restores grad mode, even after an error
         outputs = list(run(inputs))
     settle()
     aliases = _aliases(outputs, given)
@@ -67,7 +67,7 @@ def execute(
     roots = [output for output in outputs if isinstance(output, torch.Tensor) and output.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs, aliases)
-    with contextlib.ExitStack() as plainly:  # a program's backward runs outside of the autocast that its forward was in
+    with contextlib.ExitStack() as plainly:  # a program's backward runs outside its forward's autocast
         for device in {root.device.type for root in roots}:
             if torch.amp.is_autocast_available(device):
                 plainly.enter_context(torch.autocast(device, enabled=False))
@@ -101,8 +101,8 @@ def settle() -> None:
 
 
 def device_lost() -> bool:
-    """Whether a kernel's error ended the context of the CUDA device (an assert, an access out of bounds): whatever runs
-    there from now on in this process raises, mostly something else (`cublasCreate` fails, say)."""
+    """Whether a kernel's error (an assert, an out-of-bounds access) destroyed the CUDA context: whatever this process
+    runs on the device afterwards raises, mostly another error (`cublasCreate` fails, say)."""
     try:
         settle()
     except torch.AcceleratorError:
@@ -118,11 +118,11 @@ def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
 
 
 PACKED = torch.float4_e2m1fn_x2
-"""Two numbers to a byte: torch moves them, and computes nothing with them."""
+"""A dtype with two numbers per byte: torch moves them but cannot compute with them."""
 
 
 def as_bytes(value: Any) -> Any:
-    """A tensor of packed numbers as its bytes; anything else as it is."""
+    """A tensor of packed numbers viewed as bytes; any other value unchanged."""
     return value.view(torch.uint8) if isinstance(value, torch.Tensor) and value.dtype == PACKED else value
 
 
@@ -130,7 +130,7 @@ def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same values, NaN being equal to NaN."""
     a, b = (as_bytes(wrappers.whole(each.detach())) for each in (tensor, other))
     if a.is_quantized:
-        return True  # not looked into
+        return True  # quantized: assumed equal
     if a.shape != b.shape:
         return False
     if a.dtype == b.dtype and torch.equal(a, b):
@@ -153,19 +153,18 @@ def identical(value: Any, other: Any) -> bool:
 
 
 class Attributes:
-    """The constants, buffers and parameters that a graph holds, put back between runs of a graph that writes into
-    them."""
+    """Restores the constants, buffers and parameters of a graph that writes to them, between its runs."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         every = [value for value in _held_tensors(gm) if value.layout == torch.strided and not value.is_quantized]
         self._kept = {id(value): (value, value.detach().clone()) for value in dict.fromkeys(every)}
 
     def before(self, gm: fx.GraphModule) -> list[torch.Tensor]:
-        """What `gm` held at the start."""
+        """The tensors of `gm` as they were at the start."""
         return [self._kept[id(value)][1] if id(value) in self._kept else value.detach() for _, value in held(gm)]
 
     def taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
-        """The run of `gm`, this graph or another form of it, with what it left in the tensors that it holds."""
+        """Adds to a run of `gm` (this graph, or another form of it) what it left in the graph's tensors."""
         left = [(now, kept) for (_, now), kept in zip(held(gm), self.before(gm), strict=True)]
         written = [now for now, kept in left if not same_bits(now, kept)]
         inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
@@ -174,7 +173,7 @@ class Attributes:
         return ran._replace(outputs=outputs, inputs=inputs)
 
     def restore(self) -> None:
-        """Makes every held tensor what it was at the start."""
+        """Restores every tensor of the graph to its value at the start."""
         for value, kept in self._kept.values():
             if not same_bits(value, kept):
                 with torch.no_grad():
@@ -182,7 +181,7 @@ class Attributes:
 
 
 def held(gm: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
-    """The tensors that a graph reads by its `get_attr` nodes, in their order, each by the name of its first node."""
+    """The tensors that a graph's `get_attr` nodes read, in order, each with the name of its first node."""
     first: dict[str, str] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
         first.setdefault(str(node.target), node.name)
@@ -217,7 +216,7 @@ def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[list[int]]:
 
 
 def _memory(value: Any) -> int:
-    """Where the memory of a plain tensor begins; 0 for what has none."""
+    """The address of a plain tensor's memory; 0 where it has none."""
     plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and value.numel() > 0
     return value.untyped_storage().data_ptr() if plain else 0
 
@@ -227,7 +226,7 @@ def _detached(outputs: Sequence[Any]) -> list[Any]:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The parts of what a graph returns that are no containers, in order."""
+    """The non-container parts of a graph's return value, in order."""
     if isinstance(value, dict):
         return [leaf for part in value.values() for leaf in leaves(part)]
     if isinstance(value, (list, tuple)):
@@ -246,7 +245,7 @@ def returned(gm: fx.GraphModule) -> list[Any]:
 
 
 def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
-    """The same containers with `make()` in place of each leaf, in the order of `leaves`."""
+    """The same nesting of containers, with `make()` in place of each leaf, called in the order of `leaves`."""
     if isinstance(value, dict):
         return {key: rebuilt(part, make) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -264,5 +263,5 @@ def _has_nan(value: Any) -> bool:
         return False
     try:
         return bool(torch.isnan(value.detach()).any())
-    except RuntimeError:  # a float of 8 bits or less has no arithmetic
+    except RuntimeError:  # floats of 8 bits or less have no isnan
         return bool(torch.isnan(value.detach().to(torch.float32)).any())

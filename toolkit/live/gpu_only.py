@@ -1,10 +1,10 @@
 # pyright: basic
-"""Operators that torch has for a GPU alone, on the CPU: fused attention, cuDNN's batch norm, by the mathematics behind
-them.
+"""CPU implementations of operators that torch has for GPUs alone: fused attention and cuDNN's batch norm, from their
+definitions.
 
-A graph recorded on a GPU can so be run, judged and reduced where there is none. They are registered as the operators'
-CPU kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout
-inside attention drops other elements than the GPU did, the same ones in every run.
+A graph recorded on a GPU can thus be run, judged and reduced on a machine without one. They are registered as the
+operators' CPU kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks for
+it. Dropout inside attention drops other elements than the GPU did, but the same ones in every run.
 
 For example:
 
@@ -32,7 +32,7 @@ _REGISTERED: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Registers what this torch has and has no CPU kernel for. Further calls do nothing."""
+    """Registers a CPU kernel for each operator in KERNELS that this torch has without one. Later calls do nothing."""
     if _REGISTERED:
         return
     library = torch.library.Library("aten", "IMPL")
@@ -51,8 +51,8 @@ def used(gm: fx.GraphModule) -> list[str]:
 
 
 def _laid_out(operator: Any, function: Kernel) -> Callable[..., tuple[Any, ...]]:
-    """The function's results with the sizes, strides and types that the operator declares; zeros for what has no
-    value."""
+    """Wraps a kernel so that its results have the sizes, strides and dtypes that the operator's meta kernel gives;
+    zeros for results that it does not compute."""
     arguments = operator._schema.arguments
 
     def kernel(*given: Any, **named: Any) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _kept(chances: torch.Tensor, dropout: float) -> torch.Tensor | float:
-    """The factors for probabilities: 0 for those that are dropped. Drawn from a seed of its own, by shape alone."""
+    """Factors for the probabilities: 0 for dropped ones. Drawn with a fixed seed, so they depend on the shape alone."""
     if not dropout:
         return 1.0
     drawn = torch.rand(chances.shape, generator=torch.Generator().manual_seed(0))
@@ -109,7 +109,7 @@ def _scores(
 
 
 def _heads(shared: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-    """Keys or values of grouped queries, once for each head."""
+    """Keys or values of grouped queries, repeated for each head."""
     count = query.shape[1] // max(shared.shape[1], 1)
     return shared.repeat_interleave(count, 1) if count > 1 else shared
 
@@ -153,7 +153,7 @@ def _batch_norm_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 Kernel = Callable[[Mapping[str, Any]], tuple[Any, ...]]
-"""Arguments of an operator by their names -> its first results, None for those that carry no value on the CPU."""
+"""Arguments of an operator by name -> its first results, None for those without a meaning on the CPU."""
 KERNELS: dict[str, Kernel] = {
     "_scaled_dot_product_flash_attention": _attention,
     "_scaled_dot_product_flash_attention_backward": _attention_backward,
@@ -164,15 +164,15 @@ KERNELS: dict[str, Kernel] = {
     "cudnn_batch_norm": _batch_norm,
     "cudnn_batch_norm_backward": _batch_norm_backward,
 }
-"""To add one: a function and a row."""
+"""To add an operator: a function and a row."""
 
 
 NO_REFERENCE = "no independent reference for {}: eager runs on the interpreter too"
 
 
 def is_tied(gm: fx.GraphModule) -> bool:
-    """Whether a graph calls such a kernel: its grid and the numbers that it is given are those of the sizes and strides
-    that were recorded, so with others it reads and writes out of bounds."""
+    """Whether a graph calls a Triton kernel of the user's: the kernel's grid and numbers belong to the recorded sizes
+    and strides, so with others it reads and writes out of bounds."""
     return any(True for _ in _calls(gm))
 
 
@@ -181,7 +181,7 @@ def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:
 
 
 def on_cpu(gm: fx.GraphModule) -> list[str]:
-    """Names of the kernels that are called with tensors of the CPU, where nothing but an interpreter can run them."""
+    """Names of the user's Triton kernels that are called with CPU tensors, which only an interpreter can run."""
     names = (name_of_kernel(node.kwargs.get("kernel_idx")) for node in _calls(gm) if _is_on_cpu(node))
     return list(dict.fromkeys(names))
 
@@ -193,12 +193,12 @@ def _is_on_cpu(node: fx.Node) -> bool:
 
 
 def notes(gm: fx.GraphModule) -> list[str]:
-    """The notes for a verdict on such a graph."""
+    """The notes that a verdict on such a graph carries."""
     return [NO_REFERENCE.format(name) for name in on_cpu(gm)]
 
 
 def refusal(gm: fx.GraphModule) -> str | None:
-    """Why a compiler's code for the CPU cannot take the graph, or None."""
+    """Why Inductor's CPU code cannot run the graph, or None."""
     names: Any = on_cpu(gm)
     if not names:
         return None

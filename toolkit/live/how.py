@@ -1,4 +1,4 @@
-"""How a saved graph is asked about: what every question takes beside the graph.
+"""The settings that every query about a saved graph takes besides the graph.
 
 For example: `ask(TASK, How(seed=1).payload(saved), 60.0, server=server)`.
 """
@@ -14,11 +14,11 @@ DEFAULT_LIMIT_S = 600.0
 
 
 class How(NamedTuple):
-    """The settings of questions about a saved graph: `seed` for inputs that were not stored and for random ops,
-    `device` to move everything to first, `limit_s` of one question, `imports` to import first for the ops that they
-    register; `own_nan`: a NaN of the model's own is asked for, too; `measured`: the memory of compile and first run,
-    beside eager's; `known`: what an earlier command judged need not be judged again; `anyway`: what fails is a failure,
-    whether or not it is the run's program."""
+    """The settings of queries about a saved graph. `seed`: for inputs that were not stored and for random ops;
+    `device`: to move everything to; `limit_s`: of one query; `imports`: modules to import first, for the ops that they
+    register; `own_nan`: also report a NaN of the model's own; `measured`: also measure the memory of compile and first
+    run, beside eager's; `known`: reuse what an earlier command judged; `anyway`: a failure counts, whether or not it is
+    the run's program."""
 
     seed: int = 0
     device: str | None = None

@@ -1,9 +1,9 @@
 # pyright: basic
-"""Higher-order operators replaced by the nodes of their graphs, so that a minifier can cut inside them.
+"""Replaces higher-order operators by the nodes of their graphs, so that a minifier can cut inside them.
 
-Checkpointed and wrapped regions, graphs that are called, and the branch of a `cond` that was taken. What else takes a
-graph (loops, maps, flexible attention) stays one node. The inlined graph computes the same; that it fails the same way
-must be asked.
+Covers checkpointed and wrapped regions, graphs that are called, and the branch that a `cond` took. Other operators with
+graphs (loops, maps, flexible attention) stay one node. The inlined graph computes the same; whether it still fails the
+same way must be tested.
 
 >>> len(list(inlined(gm, inputs).graph.nodes))          # it holds no graph inside another
 15
@@ -30,18 +30,18 @@ BODY_AT = {
     "invoke_subgraph": 0,
     "invoke_quant_packed": 0,
 }
-"""Operator -> the place of its graph among its arguments; the graph's inputs come behind it."""
+"""Operator -> index of its graph among its arguments; the graph's inputs follow it."""
 
 
 def inlinable(gm: fx.GraphModule, only: Collection[str] = ()) -> list[str]:
-    """The names of the nodes that `inlined` would replace; `only` names operators, all without it."""
+    """The names of the nodes that `inlined` would replace; `only`: restricts this to these operators."""
     nodes = [node for node in gm.graph.nodes if _body(gm, node) is not None or _is_cond(node)]
     return [node.name for node in nodes if not only or _name(node) in only]
 
 
 def inlined(gm: fx.GraphModule, inputs: Sequence[Any], only: Collection[str] = ()) -> fx.GraphModule:
-    """A copy without the operators that can be inlined; those inside their graphs too. `inputs` decide which branch is
-    taken."""
+    """A copy in which operators that can be inlined are, also those inside their graphs. `inputs` decide which branch
+    of a `cond` is taken."""
     out = copy_graph(gm)
     while inlinable(out, only):
         taken = _predicates(out, inputs)
@@ -77,7 +77,7 @@ def _body(gm: fx.GraphModule, node: Any) -> fx.GraphModule | None:
 
 
 def _predicates(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, bool]:
-    """Which branch each `cond` takes."""
+    """Name of each `cond` -> whether its predicate holds on these inputs."""
     conds: list[Any] = [node for node in gm.graph.nodes if _is_cond(node)]
     if not conds:
         return {}
@@ -121,7 +121,7 @@ def _replace(gm: fx.GraphModule, node: Any, body: fx.GraphModule, operands: list
 
 
 def _moved(gm: fx.GraphModule, body: fx.GraphModule, target: str, prefix: str) -> str:
-    """Gives the outer graph what the inner one has under a name, and returns its new name."""
+    """Copies an attribute of the inner graph to the outer one, and returns its new name."""
     value = attribute(body, target)
     name = f"{prefix}_{target.replace('.', '_')}"
     while hasattr(gm, name):

@@ -1,10 +1,10 @@
 # pyright: basic
-"""Puts the plain forms of `torch_names` into a graph, and checks each with values before: same results, same aten
-calls.
+"""Replaces calls in a graph by the plain forms of `torch_names`, and checks each with values first: same results, same
+aten calls.
 
-A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So
-a call is traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions.
-Values stay as they are.
+A form that fits an operator may not fit one call of it (a number in place of a tensor selects another overload). So a
+call is traced both as it is and in its plain form; where the traces differ, both are traced again with Inductor's
+decompositions. Values are not changed.
 
 >>> is_same(torch.ops.aten.relu.default, (torch.ones(2),), {})
 True
@@ -23,27 +23,26 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ...dumps.program.torch_names import INDEX, Plain, Slice, plain_call
+from ...dumps.program.torch_names import INDEX, PlainCall, Slice, plain_call
 from .. import torch_private as t
 from .execution import identical
 
 SEED = 0
 _NOTHING = {"pin_memory": (None, False), "layout": (None, torch.strided)}
-"""Arguments that mean the same whether they are given or not."""
+"""Argument -> the values that mean the same as leaving it out."""
 _UNINITIALISED = ("aten.empty", "aten.new_empty")
-"""Operators whose results have a form and no values (how their names begin)."""
+"""Name prefixes of operators whose results have a shape but no defined values."""
 
 
-def plain_of(node: fx.Node) -> Plain | None:
-    """The plain form of what a node calls, as far as its name and arguments show; None where it has none, or is
-    plain."""
+def plain_of(node: fx.Node) -> PlainCall | None:
+    """The plain form of a node's call, going by its name and arguments; None where it has none, or already is plain."""
     if node.op != "call_function" or not hasattr(node.target, "_schema"):
         return None
     return plain_call(str(node.target), node.args, node.kwargs)
 
 
-def rewrite(node: fx.Node, plain: Plain) -> None:
-    """Makes a node the plain call; its users stay, the record of its origin goes."""
+def rewrite(node: fx.Node, plain: PlainCall) -> None:
+    """Turns a node into the plain call; its users stay, its recorded origin is dropped."""
     target, args = _applied(plain)
     node.op, node.target = ("call_method" if isinstance(target, str) else "call_function"), target
     node.args, node.kwargs = args, dict(plain.kwargs)
@@ -52,10 +51,10 @@ def rewrite(node: fx.Node, plain: Plain) -> None:
 
 
 def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call of an operator on values has a plain form that gives the same bits and forms, by the same aten
-    calls.
+    """Whether an operator's call on these values has a plain form with the same bits, shapes and dtypes, by the same
+    aten calls.
 
-    False for what cannot be traced. The values stay as they are.
+    False where it cannot be traced. The values are not changed.
     """
     given = [leaf for leaf in t.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
 
@@ -77,7 +76,7 @@ def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
                 _calls(own, given) == _calls(plain, given)
                 or _calls(own, given, deep=True) == _calls(plain, given, deep=True)
             )
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError):  # it does not fit
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError):  # no fit
         return False
 
 
@@ -91,8 +90,8 @@ def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return form(*given, **plain.kwargs)
 
 
-def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
-    """A function, or the name of a method, and its arguments."""
+def _applied(plain: PlainCall) -> tuple[Any, tuple[Any, ...]]:
+    """The function, or method name, of a plain call, with its arguments."""
     if plain.call == INDEX:
         parts = tuple(slice(*argument) if isinstance(argument, Slice) else argument for argument in plain.args[1:])
         return operator.getitem, (plain.args[0], parts[0] if len(parts) == 1 else parts)
@@ -119,7 +118,7 @@ def _same_values(ours: list[Any], theirs: list[Any]) -> bool:
 
 
 def _real(value: Any) -> Any:
-    """Complex numbers as pairs of real numbers, after conjugation where it is pending."""
+    """Complex tensors as pairs of real numbers, with a pending conjugation applied."""
     complex_ = isinstance(value, torch.Tensor) and value.is_complex()
     return torch.view_as_real(value.resolve_conj()) if complex_ else value
 

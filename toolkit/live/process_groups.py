@@ -1,9 +1,8 @@
-"""The process groups that a recorded graph's collectives name, made again in a replay, so that it communicates as it
-did.
+"""Creates the process groups that a recorded graph's collectives name, so that a replay communicates as the run did.
 
-A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a
-file. Where they cannot, the error says why. Never imitates a collective: numbers that other ranks would have sent are
-never synthesised.
+A world of one rank is created alone. A larger one needs all its ranks: each replays its own graph, and they meet
+through a file. Where they cannot, the error says why. Never imitates a collective: numbers from other ranks are never
+synthesised.
 
 >>> join(saved.record, meeting="/tmp/meet")          # it names none
 """
@@ -25,9 +24,9 @@ from ...dumps.wording import counted
 from .. import torch_private as t
 
 _COLLECTIVE = re.compile(r"c10d_functional\w*\.(?!\w*(?:wait|send|recv|p2p))(\w+)")
-"""Of what both ranks call: not what one sends and the other receives."""
+"""Matches collectives that every rank calls, not sends and receives."""
 WAIT_S = 120
-"""How long a collective waits for the other ranks of a replay."""
+"""Seconds that a collective waits for the other ranks of a replay."""
 
 
 def groups_of(record: GraphRecord) -> dict[str, dict[str, Any]]:
@@ -37,12 +36,12 @@ def groups_of(record: GraphRecord) -> dict[str, dict[str, Any]]:
 
 
 def peers(saved: SavedGraph) -> list[SavedGraph]:
-    """The graphs of the other ranks that this one communicates with: of the same id; empty for a world of one.
+    """The graphs, with the same id, of the other ranks that this graph communicates with; empty for a world of one.
 
     Raises EnvironmentLackError naming the ranks whose graph is not in the run.
     """
     if saved.run is None or len({process.rank for process in saved.run.processes}) < 2:
-        return []  # a graph that needs others says so when it is loaded
+        return []  # a graph that needs other ranks raises when it is loaded
     groups = groups_of(saved.record).values()
     world = max((facts["world_size"] for facts in groups), default=1)
     if world == 1:
@@ -71,8 +70,7 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def called_alone(graphs: Sequence[SavedGraph]) -> str:
-    """The first collective that one of two graphs calls and the other does not, in words; empty where there is
-    none."""
+    """A sentence about the first collective that only one of two graphs calls; "" where there is none."""
     calls = [_collectives(graph) for graph in graphs]
     counts = [Counter(name for name, _ in side) for side in calls]
     for side, mine in enumerate(graphs):
@@ -128,7 +126,7 @@ def join(record: GraphRecord, meeting: str = "") -> None:
             new = distributed.new_group(group["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
             if _process_group(name) is not None:
                 t.unregister_process_group(name)
-            t.register_process_group(name, new)  # its own name cannot be chosen
+            t.register_process_group(name, new)  # new_group does not let its caller choose the name
 
 
 def _same(group: Any, ranks: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""The role of each input of a graph, from what its stage says about it: Dynamo's sources, AOTAutograd's descriptors,
+"""Determines the role of each input of a graph from metadata of its stage: Dynamo's sources, AOTAutograd's descriptors,
 names.
 
 Only reads metadata. An input that nothing is known about has the role "unknown".
@@ -38,8 +38,8 @@ def _dynamo_input(node: Any) -> InputRecord:
 
 
 def _of_number(node: Any) -> dict[str, float | int | None] | None:
-    """Statistics of a float of the program's (a layer's eps), which Dynamo hands in as a tensor and takes out again;
-    None for any other input. It is known before the graph runs."""
+    """Statistics of a float of the program (a layer's eps), which Dynamo passes in as a tensor and unpacks with
+    `item()`; the value is known before the run. None for other inputs."""
     for user in node.users:
         taken = user.meta.get("example_value") if (user.op, user.target) == ("call_method", "item") else None
         number = getattr(getattr(taken, "node", None), "hint", taken)
@@ -57,8 +57,8 @@ def _source(node: Any) -> str:
 
 
 def dynamo_outputs(output_graph: Any, gm: Any) -> list[tuple[str, str]]:
-    """(node, what the program calls it) of each output of a Dynamo graph: a key or an attribute of what is returned
-    ("logits"), else a local variable, which Dynamo names nodes after, else the node and the user's line."""
+    """(node, user's name) of each output of a Dynamo graph: a key or attribute of the returned value ("logits"), else a
+    local variable, else the node's name (with the user's line where Dynamo named it after a function)."""
     tracer = getattr(output_graph, "root_tx", None)
     named: dict[str, str] = {}
     attributes = getattr(getattr(output_graph, "side_effects", None), "store_attr_mutations", None) or {}
@@ -80,13 +80,13 @@ _DEEP = 6
 
 
 def _field(value: Any, name: str) -> Any:
-    """An attribute that a Dynamo object itself holds; some of its properties compute, and raise."""
+    """An attribute from the `__dict__` of a Dynamo object: some of its properties compute, and raise."""
     return getattr(value, "__dict__", {}).get(name)
 
 
 def _named(value: Any, path: str, attributes: Any, names: dict[str, str], depth: int) -> None:
-    """Adds the tensors inside one of Dynamo's variables under their keys; what has only a place in a tuple has no
-    name."""
+    """Adds names for the tensors inside one of Dynamo's variables: key or attribute paths. A mere place in a tuple
+    gives no name."""
     node = getattr(_field(value, "proxy"), "node", None)
     if node is not None:
         if path:

@@ -1,5 +1,5 @@
-"""What a rung is, and the ladder of them as far as it can be read without torch. To add one: a file of `toolkit/rungs`
-that ends in its RUNG.
+"""The interface of a rung, and the ladder's facts that can be read without torch. To add a rung: a file of
+`toolkit/rungs` that ends in its RUNG.
 
 >>> class Mine(Rung):
 ...     name = "mine"
@@ -30,40 +30,40 @@ Compiled = Callable[[list[Any]], Any]
 
 
 class Facts(NamedTuple):
-    """What is known of a rung before its module is read; the ladder is climbed by `order`."""
+    """Facts about a rung, known before its module is imported. `order`: its place on the ladder."""
 
     order: float = 0
     words: str = ""
-    """How it runs a graph, in a few words."""
+    """How the rung runs a graph, in a few words."""
     layer: Layer | None = None
-    """The layer that it adds to those below, at fault where it is the first that fails."""
+    """The compiler layer that the rung adds: at fault where this is the first rung that fails."""
     meaning: str = ""
-    """What a failure of it means, in a sentence."""
+    """What a failure of the rung means, in a sentence."""
     command: str | None = None
-    """The command to go on with after one; None: minify under it."""
+    """The command to suggest after a failure; None: minify under this rung."""
     is_side: bool = False
-    """Whether it is no step towards Inductor: where it fails that is said, and it is not the first failing rung."""
+    """Whether the rung is beside the ladder: its failure is reported, but it never is the first failing rung."""
     is_plain: bool = False
-    """Whether it compiles nothing, and being right says nothing of a compiler."""
+    """Whether the rung compiles nothing, so that its success proves nothing about a compiler."""
     is_whole: bool = False
-    """Whether it runs a joint graph as it is, and needs nothing of Inductor."""
+    """Whether it runs a joint graph as it is, and needs no part of Inductor."""
     has_passes: bool = True
-    """Whether passes of Inductor's have a part in it."""
+    """Whether Inductor's passes take part in it."""
     is_usual: bool = False
-    """Whether it is climbed by default."""
+    """Whether it is used by default."""
     used_by: tuple[str, ...] = ()
-    """Arguments of a compile, or settings of Inductor, with which it is climbed by default, too."""
+    """Compile arguments or Inductor settings whose use makes this rung a default one, too."""
     goes_on: bool = False
-    """Whether the ladder is climbed on after it fails, as after a side rung."""
+    """Whether the ladder goes on after this rung fails, as after a side rung."""
 
 
 LADDER = all_described(Path(__file__).parents[1] / "rungs", "RUNG", Facts)
-"""The rungs by name, from trusted to clever."""
+"""The rungs by name, in order of trust."""
 SIDE = frozenset(name for name, facts in LADDER.items() if facts.is_side)
 
 
 class CannotRun(Exception):
-    """A rung's `build` found that it has no way to run this graph, which is no failure: "skipped, because REASON"."""
+    """Raised by a rung's `build` that has no way to run this graph: no failure, but "skipped, because REASON"."""
 
 
 class Rung(ABC):
@@ -77,20 +77,20 @@ class Rung(ABC):
         self.facts = Facts(**facts)
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
-        """Why this rung cannot run here on such a graph, or None when it can."""
+        """Why this rung cannot be used here for graphs of this spec; None when it can."""
         return None
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        """Why this rung cannot run this graph (asked after `unavailable`), or None. What only compiling tells is a
-        CannotRun."""
+        """Why this rung cannot run this graph, or None; asked after `unavailable`. What shows only in a compile raises
+        CannotRun there."""
         return None
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-        """What a reader of the verdict has to know of how the rung runs this graph, in sentences."""
+        """Sentences about how the rung runs this graph that a reader of the verdict must know."""
         return []
 
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> AbstractContextManager[None]:
-        """The context of `build` and of the run: a backward is compiled when it first runs."""
+        """The context for both `build` and the run: a backward is compiled only when it first runs."""
         return nullcontext()
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Rung(ABC):
 
 
 class Around(Rung):
-    """A rung that does more about `build` than the rung inside it, which answers everything else."""
+    """A rung that wraps another one: subclasses extend `build`, everything else is the inner rung's."""
 
     def __init__(self, inner: Rung) -> None:
         super().__init__(**inner.facts._asdict())

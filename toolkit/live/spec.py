@@ -1,5 +1,5 @@
-"""Where a replay enters the compiler and with what: stage, the inner compiler's arguments, ambient state (which the
-recorder's `ambient` reads), settings; and these put in force again for a while.
+"""How a replay enters the compiler: stage, the inner compiler's arguments, ambient state (which the recorder's
+`ambient` reads), settings; and contexts that apply these.
 
 The spec is a record that crosses processes, and importing this imports no torch. Encoded arguments (see dumps.schema)
 come as Python values.
@@ -60,7 +60,7 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
 
     @property
     def forward_only(self) -> ReplaySpec:
-        """The spec without gradients: a graph of the caller's own is looked into by its values, gradients have graphs
+        """The spec without gradients: of a full-stage graph only the values are then of interest; gradients have graphs
         of their own."""
         if self.stage not in FULL_STAGES:
             return self
@@ -87,8 +87,8 @@ def no_caches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be
-    applied, and one for all those that a dump may not set."""
+    """Applies recorded settings of Inductor, Dynamo and functorch for the block; yields a sentence for each that could
+    not be applied, and one for all those that a dump may not set."""
     from ...dumps.torchside import definitions as recorded
 
     lost: list[str] = []
@@ -124,7 +124,7 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def default_of(room: str, name: str) -> tuple[bool, Any]:
-    """(whether this torch has the setting, torch's own value of it)."""
+    """(whether this torch has the setting, torch's default for it)."""
     entries = getattr(t.look_up(f"{room}_config"), "_config", {}) if room in CONFIGS else {}
     return name in entries, getattr(entries.get(name), "default", None)
 
@@ -134,7 +134,8 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _is_set_here(value: Any, saved: Any) -> bool:
-    """Whether a setting that could not be saved is in force again, because a module of `--import` has set it."""
+    """Whether a setting that could not be saved has its recorded kind of value here, because an `--import` module set
+    it."""
     named = saved.get("opaque") if isinstance(saved, Mapping) else None
     if value is None or not named:
         return False
@@ -145,7 +146,7 @@ def _is_set_here(value: Any, saved: Any) -> bool:
 
 
 def setting(room: str, name: str) -> tuple[bool, Any]:
-    """(whether this torch has the setting, its value now)."""
+    """(whether this torch has the setting, its present value)."""
     holder: Any = t.look_up(f"{room}_config")
     for part in name.split("."):
         if not hasattr(holder, part):
@@ -156,7 +157,7 @@ def setting(room: str, name: str) -> tuple[bool, Any]:
 
 @contextlib.contextmanager
 def in_force(spec: ReplaySpec) -> Iterator[None]:
-    """Puts the state in force in which a graph of this spec was compiled and run.
+    """Applies, for the block, the state in which a graph of this spec was compiled and run.
 
     Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages,
     which run without grad.
@@ -172,7 +173,7 @@ def in_force(spec: ReplaySpec) -> Iterator[None]:
 
 @contextlib.contextmanager
 def modes(ambient: Ambient) -> Iterator[None]:
-    """Grad mode and autocast as they were."""
+    """Applies the recorded grad mode and autocast."""
     import torch
 
     with contextlib.ExitStack() as stack:
@@ -197,7 +198,7 @@ def _globals(spec: ReplaySpec) -> Iterator[None]:
     torch.set_default_dtype(getattr(torch, ambient.default_dtype))
     torch.backends.cudnn.allow_tf32 = ambient.cudnn_tf32
     if ambient.threads:
-        torch.set_num_threads(ambient.threads)  # Inductor writes the number into C++ kernels
+        torch.set_num_threads(ambient.threads)  # Inductor writes this number into C++ kernels
     try:
         yield
     finally:
@@ -209,7 +210,8 @@ def _globals(spec: ReplaySpec) -> Iterator[None]:
 
 
 def rewritten(spec: ReplaySpec) -> bool:
-    """Whether passes that replace nodes ran over a recorded graph: all that Inductor compiles, and Dynamo's own."""
+    """Whether passes that replace nodes have run over a recorded graph: over all that Inductor compiles, and Dynamo's
+    own graphs."""
     return (
         bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
     )

@@ -1,14 +1,15 @@
-"""The optimizer's steps in this process, counted through torch's public global hook, and what waits for one of them.
+"""Counts the optimizer's steps in this process through torch's public global hook, and keeps work that waits for a
+step.
 
 A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not
-survive. So Dynamo is set to leave it out, and each run of a graph that steps were compiled into leaves a mark:
-`count()`, asked before each execution of a graph, takes the marks away and counts. In a torch that cannot leave it out
-Dynamo traces the hook: one attribute that is written and never read. Optimizers that do not call torch's hooks are not
+survive. So Dynamo is set to skip the hook, and each run of a graph that contains compiled steps adds marks: `count()`,
+called before each execution of a graph, turns the marks into counted steps. In a torch that cannot skip the hook,
+Dynamo traces it: one attribute that is written and never read. Optimizers that do not call torch's hooks are not
 counted: `count()` then stays 0, which means "unknown".
 
-`--after-step N`: what is captured before the Nth step waits in memory, and is written only if it runs after it. A model
-that is compiled once, in its first step, is so recorded whole with the inputs of a step that matters, while compiles
-that belong to the beginning of a long run leave nothing. What never runs again is counted as left out.
+`--after-step N`: a graph captured before the Nth step waits in memory, and is written only if it runs after that step.
+A model that is compiled once, in its first step, is thus recorded whole with the inputs of a step that matters, while
+compiles that belong to the beginning of a long run leave nothing. A graph that never runs again counts as left out.
 
 For example:
 
@@ -34,7 +35,7 @@ Action = Callable[[], object]
 class _Steps:
     def __init__(self) -> None:
         self.count = 0
-        self.marked = 0  # by steps that were compiled, since `count` was last asked
+        self.marked = 0  # by compiled steps since the last call of `count`
         self.handle: Any = None
         self.hook: Any = None
         self.called: list[Callable[[], None]] = []
@@ -50,7 +51,7 @@ _steps = _Steps()
 
 
 class _Hook(str):
-    """A text that can be called: torch 2.11 writes the setting that names it into a log, as JSON, with each compile."""
+    """A callable string: torch 2.11 logs the setting that contains the hook as JSON with each compile."""
 
     def __call__(self, *_: Any) -> None:
         if sys.modules["torch"].compiler.is_compiling():
@@ -85,7 +86,7 @@ def forget(function: Callable[[], None] | None = None) -> None:
 
 
 def count() -> int:
-    """Steps since `watch`."""
+    """The number of steps since `watch`."""
     marked, _steps.marked = _steps.marked, 0
     for _ in range(marked):
         _steps.stepped()
@@ -93,18 +94,18 @@ def count() -> int:
 
 
 def _config() -> Any:
-    """Dynamo's settings where one of them names functions that it leaves out."""
+    """Dynamo's config, where it has the setting that names functions to skip; else None."""
     config = t.loaded("dynamo_config")
     return config if hasattr(config, "ignore_logging_functions") else None
 
 
 def not_ours(functions: Any) -> Any:
-    """The functions that the program wants to be left out, of those that Dynamo leaves out."""
+    """Dynamo's set of skipped functions without this module's hook."""
     return {function for function in functions if function is not _steps.hook}
 
 
 def compiled_into(output_graph: Any) -> int:
-    """How many steps Dynamo compiled into a graph of which the hook was left out."""
+    """How many optimizer steps Dynamo compiled into a graph without their hook."""
     config = _config()
     if config is None or _steps.hook not in config.ignore_logging_functions:
         return 0
@@ -114,7 +115,7 @@ def compiled_into(output_graph: Any) -> int:
 
 
 def marking(compiled: Callable[..., Any], steps: int) -> Callable[..., Any]:
-    """The compiled graph, each run of which marks as many steps."""
+    """Wraps a compiled graph: each run marks `steps` steps."""
 
     def run(*arguments: Any, **keywords: Any) -> Any:
         result = compiled(*arguments, **keywords)
@@ -125,7 +126,7 @@ def marking(compiled: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 
 class Waiting:
-    """The actions that wait, by compile name, in order; with `after_step` 0 none does."""
+    """Actions that wait for a step, in order, by compile name; with `after_step` 0 none waits."""
 
     def __init__(self, after_step: int) -> None:
         self.after_step = after_step
@@ -134,11 +135,11 @@ class Waiting:
 
     @property
     def now(self) -> bool:
-        """Whether the step has not come yet."""
+        """Whether the wanted step is still to come."""
         return self.after_step > 0 and count() < self.after_step
 
     def begin(self, local: str) -> bool:
-        """Whether the graphs of a graph's compile wait; if so, everything about them is kept for later."""
+        """Whether the graphs of a graph's compile wait; from then on `postpone` keeps actions for that compile."""
         name = local.partition("/")[0]
         if not self.now and name not in self._actions:
             return False
@@ -147,7 +148,7 @@ class Waiting:
         return True
 
     def postpone(self, local: str, action: Action) -> bool:
-        """Keeps an action for later when the graph's compile waits."""
+        """Keeps an action for later, if the graph's compile waits; returns whether it does."""
         with self._lock:
             actions = self._actions.get(local.partition("/")[0])
             if actions is None:

@@ -1,9 +1,9 @@
-"""What the torch of a recorded program reports about itself: compile ids, counters, settings, modes, the ambient state,
-wrappers.
+"""Reads what torch reports about itself in a recorded program: compile ids, counters, settings, modes, the ambient
+state, wrappers.
 
-Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says
-what. Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler
-calls.
+Imports nothing but torch itself, and any name may be missing: a torch without one records less, and what is missing is
+reported. Only reads: draws no random number and changes no setting, except for the caches that hide graphs, inside
+compiler calls.
 
 >>> compile_id() is None                # outside of a compile
 True
@@ -31,10 +31,10 @@ CACHE_SWITCHES = {
     "functorch": ("enable_autograd_cache", "enable_remote_autograd_cache"),
     "inductor": ("fx_graph_cache", "fx_graph_remote_cache"),
 }
-"""Settings whose caches skip the compiler and so hide graphs."""
+"""Settings of caches that skip the compiler, and so hide graphs from the recorder."""
 
 CACHE_HITS = {"AOTAutograd": ("aot_autograd", "autograd_cache_hit"), "FX graph": ("inductor", "fxgraph_cache_hit")}
-"""Cache -> the counter of what it answered."""
+"""Cache -> the counter of its hits."""
 
 DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps", "hpu")
 
@@ -52,7 +52,7 @@ def compile_id() -> str | None:
 
 
 def dynamo_setting(name: str) -> int | None:
-    """A number in torch._dynamo.config, as it is in force on this thread."""
+    """An integer setting of torch._dynamo.config as in force on this thread; else None."""
     value = getattr(loaded("dynamo_config"), name, None)
     return value if isinstance(value, int) else None
 
@@ -64,13 +64,13 @@ def counter(group: str, name: str) -> int:
 
 
 def compiles() -> int:
-    """How often Dynamo has begun to compile a frame since it was reset. Its `counters` leave out fullgraph=True."""
+    """How many frame compiles Dynamo has begun since its reset. `counters` would miss those with fullgraph=True."""
     begun = loaded("frame_compiles")
     return sum(begun.values()) if begun is not None else 0
 
 
 class _Caches(threading.local):
-    """The switches of this thread's caches before they were turned off, and whether they stay on."""
+    """The cache switches of this thread as they were before being turned off, and whether the caches stay on."""
 
     def __init__(self) -> None:
         self.off: list[tuple[Any, dict[str, Any]]] = []
@@ -82,11 +82,11 @@ _caches = _Caches()
 
 @contextmanager
 def bypassed(session: Session, compile_name: str = "", cache: str = "", hidden: str = "") -> Iterator[None]:
-    """Turns the caches that hide graphs off for the block and this thread, unless the session keeps them: a warm cache
+    """Turns the caches that hide graphs off on this thread for the block, unless the session keeps them: a warm cache
     skips the compiler.
 
-    Where `cache` (a name in CACHE_HITS) answers all the same, the journal says that the graphs `hidden` (their stages,
-    in words) of the compile are not recorded.
+    Where the cache `cache` (a name in CACHE_HITS) hits nevertheless, the journal says that the compile's graphs
+    `hidden` (their stages, in words) are not recorded.
     """
     hits_before = counter(*CACHE_HITS[cache]) if cache else 0
     off_before = len(_caches.off)
@@ -111,8 +111,8 @@ def bypassed(session: Session, compile_name: str = "", cache: str = "", hidden: 
 
 @contextmanager
 def cached_apart(session: Session) -> Iterator[None]:
-    """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are
-    as the program has them, under a key of their own, so that they know no graph of it."""
+    """For a compile whose artifact the program may save, which torch builds from its cache entries: enables the disk
+    caches as the program has them, but under a key of their own, so that none of their entries matches."""
     with ExitStack() as stack:
         with session.guarded("caches"):
             if not session.options.keep_cache and not _caches.on:
@@ -151,8 +151,8 @@ def is_fake(value: Any) -> bool:
 
 
 def restride(gm: Any, example_inputs: Any) -> None:
-    """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a
-    backward is given, which AOTAutograd gives in the example inputs alone. Inductor does the same a moment later."""
+    """Sets placeholders' fake values to the example inputs: a backward's input strides follow from the forward's
+    layout, and AOTAutograd passes them only there. Inductor does the same a moment later."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, example_inputs, strict=True):
         if is_fake(value):
@@ -160,8 +160,8 @@ def restride(gm: Any, example_inputs: Any) -> None:
 
 
 def norms(tensors: list[Any]) -> list[Any]:
-    """The 2-norm of each tensor of one device and dtype, in one fused kernel where there is one.
-    torch.nn.utils.get_total_norm, which is public, adds them up to one number."""
+    """The 2-norm of each tensor (all of one device and dtype), in one fused kernel where there is one. The public
+    torch.nn.utils.get_total_norm would give one number for all."""
     return list(loaded("foreach_norm")(tensors, 2))
 
 
@@ -179,17 +179,17 @@ def is_restart(error: BaseException) -> bool:
 
 
 def is_serializable(compiled: Any) -> bool:
-    """Whether a compiled callable is one that Dynamo recognises by its class, to save it."""
+    """Whether a compiled callable is of the class by which Dynamo recognises what it can save."""
     return any(base.__name__ == "SerializableCallable" for base in type(compiled).__mro__)
 
 
 def is_package(compiled: Any) -> bool:
-    """Whether the inner compiler's result is what AOTInductor makes a package of, which is not to be called."""
+    """Whether the inner compiler's result is AOTInductor's, which is packaged, not called."""
     return any(base.__name__ == "CompiledAOTI" for base in type(compiled).__mro__)
 
 
 def tracing_facts(kind: str) -> dict[str, Any]:
-    """What Inductor reads of AOTAutograd's metadata while it compiles; no argument carries it."""
+    """The parts of AOTAutograd's metadata that Inductor reads while it compiles but that no argument carries."""
     context = loaded("TracingContext")
     tracing = context.try_get() if context is not None else None
     metadata = getattr(tracing, "fw_metadata", None)
@@ -200,7 +200,7 @@ def tracing_facts(kind: str) -> dict[str, Any]:
 
 
 def aot_compiler_like(model: Any, compiler: Any) -> Any:
-    """`compiler` wrapped the way `model` is: AOTAutograd recognises cacheable compilers by their class."""
+    """Wraps `compiler` in the class of `model`, by which AOTAutograd recognises cacheable compilers."""
     wrapper = loaded("SerializableAOTDispatchCompiler")
     if wrapper is not None and isinstance(model, wrapper):
         return wrapper(model.output_code_ty, compiler)
@@ -213,7 +213,7 @@ def is_inductor_partition(function: Any) -> bool:
 
 
 def backend_options(compiler_fn: Any) -> dict[str, Any]:
-    """The options given to torch.compile for Inductor: its wrapper applies them only while it compiles."""
+    """The Inductor options given to torch.compile, which its wrapper applies only while it compiles."""
     inner = [getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn")]
     for candidate in (compiler_fn, *inner):
         options = getattr(candidate, "config", None)
@@ -223,7 +223,7 @@ def backend_options(compiler_fn: Any) -> dict[str, Any]:
 
 
 def innermost_backend(compiler_fn: Any) -> Any:
-    """The backend under the wrappers that torch puts around it, and the compiler that AOTAutograd was given."""
+    """The backend inside torch's wrappers; inside those, the compiler that AOTAutograd was given."""
     for _ in range(8):
         if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
             break
@@ -239,9 +239,9 @@ def innermost_backend(compiler_fn: Any) -> Any:
 
 
 def plain_callable(compiled: Any) -> Any:
-    """What Dynamo would take of a compiled callable before wrapping it again: a lazy graph module's plain forward,
-    recompiled now, from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names
-    for it are missing."""
+    """What Dynamo would make of a compiled callable before wrapping it again: a lazy graph module's plain forward,
+    recompiled now, without Dynamo's own `disable` wrapper, a second layer of which would cost every step. There are no
+    public names for this."""
     lazy = loaded("LazyGraphModule")
     owner: Any = getattr(compiled, "__self__", None)
     if lazy is not None and isinstance(compiled, lazy):
@@ -303,9 +303,9 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
 
 @functools.cache
 def _own_names(module: Any, _: int) -> tuple[dict[Any, str], list[str]]:
-    """The settings of a module that are none of another one's by a second name: those at their default where their
-    context variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be
-    asked for long."""
+    """The settings of a config module, without aliases and deprecated names: context variable -> name for those never
+    overridden and at their default, and the names of all others. `_`: the number of settings, a cache key. Asking for
+    each setting every time would be slow."""
     entries: dict[str, Any] = module._config
     of_another = lambda entry: getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False)  # noqa: E731
     own = {name: getattr(entry, "user_override", None) for name, entry in entries.items() if not of_another(entry)}

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The values of one eager run of a graph, kept so that any node can be cut out and replaced by what it computed.
+"""The values of one eager run of a graph, kept so that any node can be cut out and replaced by its recorded value.
 
 A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written,
 the values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.
@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from ...dumps.tensors import file_header
+from ...dumps.torchside.history import Base
 from ...dumps.torchside.storages import storage_bytes
 
 OPAQUE = object()
-"""Stands for a value that cannot be given to a graph as an input (a context manager, a generator)."""
+"""Marks a value that cannot be an input of a graph (a context manager, a generator)."""
 
 _OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 PLAIN = (int, float, bool, complex, str, type(None), slice, *_OF_TORCH)
@@ -28,7 +29,7 @@ PLAIN = (int, float, bool, complex, str, type(None), slice, *_OF_TORCH)
 
 @dataclass
 class Held:
-    """One recorded tensor: what it looked like, and where its bytes are (in memory, or in a file).
+    """One recorded tensor: its layout, and where its bytes are (in memory, or in a file).
 
     Inputs of one storage name one file, so that they can be loaded aliased (see `load_inputs`).
     """
@@ -43,13 +44,15 @@ class Held:
     path: Path | None = None
     parameter: bool = False
     place: tuple[int, int, int] | None = None
-    """Where it lay in the run: storage (numbered), version of it, first byte. None where its views are not followed."""
+    """Its place in the run: number of the storage, version of that, first byte. None where views are not tracked."""
     fake: Any = None
-    """The fake mode that it is made in, of a tensor that is known by its form alone."""
+    """The fake mode to create it in, for a tensor known by its shape and dtype only."""
+    base: Base | None = None
+    """The base of which autograd takes it for a view."""
 
     @classmethod
     def of(cls, value: torch.Tensor, **more: Any) -> Held:
-        """The look of a strided tensor, or of a sparse one, which has neither strides nor an offset."""
+        """Describes a strided tensor, or a sparse one, which has neither strides nor an offset."""
         plain = value.layout is torch.strided
         where = (value.stride(), int(value.storage_offset())) if plain else ((), 0)
         return cls(tuple(value.shape), *where, value.dtype, value.device, value.requires_grad, **more)
@@ -61,11 +64,11 @@ class Held:
 
     @property
     def end(self) -> int:
-        """The byte behind the last one that it touches."""
+        """The byte after the last one that it touches."""
         return self.first + reach(self.shape, self.stride) * self.dtype.itemsize
 
     def load(self) -> torch.Tensor:
-        """The tensor: a leaf of its own, with the recorded shape, strides and alignment."""
+        """Loads the tensor as a leaf of its own, with the recorded shape, strides and alignment."""
         if self.tensor is not None:
             return self.tensor
         if self.fake is not None:
@@ -77,42 +80,42 @@ class Held:
 
     def on(self, storage: torch.Tensor) -> torch.Tensor:
         """The tensor as a view of a storage given as flat bytes."""
-        flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset)
+        flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset).detach()
         return (
             torch.nn.Parameter(flat, self.requires_grad) if self.parameter else flat.requires_grad_(self.requires_grad)
         )
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What must be equal for one tensor to stand in for another."""
+        """What must be equal for one tensor to replace another."""
         return self.shape, self.stride, self.dtype, self.device
 
 
 @dataclass
 class Values:
-    """Everything that one run computed. Trees are nested lists and tuples of Held and plain values, or OPAQUE."""
+    """All values of one run. Trees are nested lists and tuples of Held and plain values, or OPAQUE."""
 
     inputs: list[Any]
     trees: dict[tuple[str, int], Any] = field(default_factory=dict)
-    """Value of (node name, version). Placeholders and attributes appear from the version after a write on."""
+    """(node name, version of its memory) -> value. Placeholders and attributes appear only with versions after a
+    write."""
     produced: dict[str, int] = field(default_factory=dict)
-    """The version of a node's memory when the node ran."""
+    """Node -> the version of its memory right after it ran."""
     read: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(user, node) -> the version the user saw."""
+    """(user, node) -> the version that the user read."""
     memory: dict[str, Collection[int]] = field(default_factory=dict)
-    """The storages that a node's value lies in, numbered."""
+    """Node -> numbers of the storages that hold its value."""
     writes: dict[str, frozenset[int]] = field(default_factory=dict)
-    """The storages that a node wrote to."""
+    """Node -> numbers of the storages that it wrote to."""
     grads: dict[str, tuple[bool, bool]] = field(default_factory=dict)
-    """Switches of grad mode: the mode before and after."""
+    """Node that switches grad mode -> the mode before and after."""
     random: list[str] = field(default_factory=list)
     """Nodes that draw random numbers."""
     raised: str = ""
-    """The node at which the run ended with an exception; its own value is zeros of the traced shape. Empty: it ended
-    well."""
+    """The node at which the run raised, whose own value is zeros of the traced shape; "" where the run succeeded."""
 
     def tree(self, name: str, version: int | None = None) -> Any:
-        """The recorded value of a node, as it was when the node ran, or at a later version."""
+        """The recorded value of a node right after it ran, or at a later version."""
         return self.trees[name, self.produced[name] if version is None else version]
 
     def written(self, name: str) -> bool:
@@ -153,20 +156,19 @@ def opaque(tree: Any) -> bool:
 
 
 def span(tensor: torch.Tensor) -> int:
-    """Elements from the first to the last that a strided tensor touches."""
+    """Number of elements from the first to the last that a strided tensor touches."""
     return reach(tensor.shape, tensor.stride())
 
 
 def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from the first to the last that a shape with these strides touches."""
+    """Number of elements from the first to the last that a shape with these strides touches."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def input_bytes(inputs: Sequence[Any]) -> int:
-    """Bytes that must be stored to give these inputs again: the spans of the tensors, memory that several share counted
-    once, numbers not counted."""
+    """Bytes needed to store these inputs: the spans of the tensors, shared memory counted once, numbers not counted."""
     total = 0
     shared: dict[int, tuple[int, int]] = {}
     for value in inputs:
@@ -184,7 +186,7 @@ def input_bytes(inputs: Sequence[Any]) -> int:
 
 
 def _storage(value: torch.Tensor) -> int:
-    """Where a tensor's memory begins; 0 for one that has no memory of its own, such as a fake tensor."""
+    """The address of a tensor's memory; 0 where it has none of its own, such as a fake tensor."""
     try:
         return value.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):
@@ -192,7 +194,7 @@ def _storage(value: torch.Tensor) -> int:
 
 
 def shares_memory(value: Any, other: Any) -> bool:
-    """Whether two values are strided tensors on the same storage, which is not empty."""
+    """Whether two values are strided tensors on the same non-empty storage."""
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     if value.layout is not torch.strided or other.layout is not torch.strided:
@@ -202,8 +204,8 @@ def shares_memory(value: Any, other: Any) -> bool:
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached clone with the same strides and overlap on memory of its own; an offset is kept, a far one brought
-    near."""
+    """A detached clone with the same strides and overlap, on memory of its own; a large offset is replaced by a small
+    one."""
     bare = tensor.detach()
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and bare.layout is torch.strided
     if not plain or bare.is_quantized or bare.is_conj() or bare.is_neg():
@@ -213,25 +215,24 @@ def compact(tensor: torch.Tensor) -> torch.Tensor:
     flat = torch.zeros(lead + length, dtype=bare.dtype, device=bare.device)
     if length:
         flat[lead:].copy_(bare.as_strided((length,), (1,), bare.storage_offset()))
-    return flat.as_strided(bare.shape, bare.stride(), lead).requires_grad_(tensor.requires_grad)
+    return flat.as_strided(bare.shape, bare.stride(), lead).detach().requires_grad_(tensor.requires_grad)
 
 
 FARTHEST = 4096
 
 
 def near(offset: int) -> int:
-    """An offset in bytes in the form in which it is kept: true up to FARTHEST, else one as well aligned that is not
-    zero."""
+    """The offset in bytes to keep: unchanged up to FARTHEST, else a nonzero one with the same alignment."""
     return offset if offset <= FARTHEST else offset % FARTHEST or FARTHEST
 
 
 GAP = 65536
-"""Bytes between two views from which on they are loaded apart."""
+"""Bytes between two views from which on they are loaded as separate storages."""
 
 
 def together(views: Sequence[Held]) -> list[torch.Tensor]:
-    """The tensors of recorded values that were views of one storage, as views of one storage again, in the order given.
-    Each is a leaf.
+    """Rebuilds recorded tensors that were views of one storage as views of one storage again, in the given order. Each
+    is a leaf.
 
     Each was kept alone, with the bytes that it spans; those of one version agree where they overlap. Later versions lie
     inside and bring no bytes: the graph itself writes them. Views far from each other get storages of their own:
@@ -256,13 +257,13 @@ def together(views: Sequence[Held]) -> list[torch.Tensor]:
 
 
 def onto(held: Held, owner: torch.Tensor) -> torch.Tensor:
-    """A recorded value as a view of the storage that it lay in, which came in as an input. A leaf."""
+    """Rebuilds a recorded value as a view of an input that had the same storage. A leaf."""
     flat = torch.empty(0, dtype=torch.uint8, device=owner.device).set_(owner.detach().untyped_storage())
     return _view(held, flat, held.first)
 
 
 def load_fakes(inputs: Sequence[Any]) -> list[Any]:
-    """Fake inputs for recorded forms (others as they are); those of one storage share it."""
+    """Fake inputs for recorded shapes and dtypes (other values unchanged); those of one storage share it."""
     ends: dict[int, int] = {}
     for held in inputs:
         if isinstance(held, Held) and held.fake is not None and held.place is not None:
@@ -296,7 +297,7 @@ def _bytes(held: Held) -> torch.Tensor:
 
 
 def _clusters(views: Sequence[Held]) -> list[list[int]]:
-    """Numbers of views that are loaded as one storage, in order of their first bytes."""
+    """Groups views into those loaded as one storage: lists of indices, in order of their first bytes."""
     order = sorted(range(len(views)), key=lambda number: views[number].first)
     clusters: list[list[int]] = []
     end = 0

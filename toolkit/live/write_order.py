@@ -1,6 +1,7 @@
 # pyright: basic
-"""Writes that torch leaves open: of several values that `index_put`, `scatter` or `index_copy` put into one place, any
-may be the last. `Reversed` makes them write the other way round, so that what depends on it differs.
+"""Writes whose order torch leaves open: when `index_put`, `scatter` or `index_copy` put several values into one place,
+any of them may be the last. `Reversed` makes them write in reverse order, so that results that depend on the order
+differ.
 
 >>> x, at, values = torch.zeros(2), torch.tensor([0, 1, 1]), torch.tensor([1.0, 2.0, 3.0])
 >>> with Reversed():
@@ -21,8 +22,8 @@ from .eager import nodes_in
 
 
 class Reversed(t.TorchDispatchMode):
-    """While entered, these operators write their last value first. Where no place is written twice nothing changes.
-    Loops, branches and flex attention run as they are."""
+    """Within the block, these operators write their last value first; without repeated places nothing changes. Loops,
+    branches and flex attention run as usual."""
 
     supports_higher_order_operators = True
 
@@ -36,12 +37,12 @@ class Reversed(t.TorchDispatchMode):
 
 
 def may_write_twice(gm: fx.GraphModule) -> bool:
-    """Whether a graph, or a graph inside it, calls something of the kind, under any of its names."""
+    """Whether a graph, or a graph inside it, calls one of these operators, under any of their names."""
     return any(name in str(node.target) for node in nodes_in(gm) if node.op.startswith("call_") for name in _NAMES)
 
 
 def _along_dim(given: dict[str, Any]) -> dict[str, Any]:
-    """`scatter` and `index_copy`: index and source are turned along the dimension that is indexed."""
+    """`scatter` and `index_copy`: index and source are flipped along the indexed dimension."""
     source = "src" if "src" in given else "source"
     index, values = given["index"], given[source]
     if not index.dim() or not values.dim():
@@ -54,7 +55,7 @@ def _along_dim(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _indexed(given: dict[str, Any]) -> dict[str, Any]:
-    """`index_put`: all indices and the values are turned along each dimension that the indices have together."""
+    """`index_put`: all indices and the values are flipped along each dimension that the indices have in common."""
     there = [at for at, index in enumerate(given["indices"]) if index is not None]
     given_indices = [given["indices"][at] for at in there]
     if given.get("accumulate") or any(index.dtype in (torch.bool, torch.uint8) for index in given_indices):

@@ -1,9 +1,9 @@
-"""The value of every node under a rung, one row as soon as it is known: range, NaN, Inf, error to float64, eager's own
-error.
+"""Gives the value of every node under a rung, one row as soon as it is known: range, NaN, Inf, error to float64,
+eager's own error.
 
-`reading` asks children and hands their rows on (no torch); `child` is what they do, and reads values out of a compiled
-program by extra outputs; `measuring` makes rows; `words` says what was found; `seen` keeps rows for a screen. Their
-fields: `docs/json-lines.md`.
+`at_node` asks children and passes their rows on (no torch); `standing` is the child's part: it reads values out of a
+compiled program by extra outputs and makes the rows; `seen` keeps rows and describes the finding. Their fields:
+`docs/json-lines.md`.
 
-For example: `for event in reading.node_values(load_graph("myrun/0_0/forward"), "inductor"): print(event)`.
+For example: `for event in at_node.node_values(load_graph("myrun/0_0/forward"), "inductor"): print(event)`.
 """

@@ -1,14 +1,14 @@
-"""Asks a child for the inputs and the value of one node, eagerly and under a rung, and opens a prompt there. Imports no
-torch.
+"""Asks a child for the inputs and the value of one node, in eager and under a rung, and opens a prompt there. Imports
+no torch.
 
-Also: asks children for the values of a graph's nodes and passes their rows on as they come. Imports no torch.
+Also: asks children for the values of a graph's nodes and passes their rows on as they arrive. Imports no torch.
 
-The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
+The graph is judged first, as `replay` does; where that leaves no program to read values from, only eager's are read.
 
 For example:
 
-    found = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
-    found.at["value"]["values"]["eager"][0]["shape"]  # -> [8, 32]
+    reading = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
+    reading.at["value"]["values"]["eager"][0]["shape"]  # -> [8, 32]
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import msgspec
 from ...dumps import temporary
 from ...dumps.browse.about import no_node
 from ...dumps.store import SavedGraph
-from ..isolation import Answer, ForkServer, ask, opened
-from ..isolation.child import TERMINAL, Terminal
+from ..isolation import ForkServer, TaskResult, ask, opened
+from ..isolation.child import TERMINAL, NewTerminal
 from ..live.how import USUAL, How
 from ..replaying.after_failure import saw_nan
 from ..replaying.replay import replay
@@ -69,7 +69,8 @@ def node_values(
 
 
 def partitioned(saved: SavedGraph, rung: str) -> str:
-    """Why no program of this rung could return the values of a graph as it is; "" where one could."""
+    """Why no program of this rung can return a graph's values ("" where one can): a joint graph is split before it is
+    compiled."""
     if saved.stage in PARTITIONED and rung not in WHOLE and "num_fwd_outputs" in saved.record.compile_kwargs:
         family = f"{saved.id.rpartition('/')[0]}/forward and /backward"
         return f"a joint graph is split in two before it is compiled: look at {family}"
@@ -77,7 +78,7 @@ def partitioned(saved: SavedGraph, rung: str) -> str:
 
 
 class _Reading:
-    """One graph under one rung, and what is known of it so far."""
+    """The reading of one graph's values under one rung, in progress."""
 
     def __init__(
         self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, how: How, batch_bytes: int
@@ -94,7 +95,7 @@ class _Reading:
         self.end["notes"] = []
 
     def events(self) -> Iterator[Event]:
-        """All events of the reading."""
+        """Yields all events of the reading."""
         began = time.monotonic()
         table = self.saved.table
         inputs = {place for place, text in enumerate(table.strings) if text in ("placeholder", "get_attr", "output")}
@@ -144,7 +145,7 @@ class _Reading:
             yield event
         self._take(asked.end())
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: TaskResult) -> None:
         end = self.end
         signature = from_answer(answer)
         if answer.status != "done":
@@ -158,7 +159,7 @@ class _Reading:
         end["no_reference"] = value.get("no_reference", "") or end["no_reference"]
         end["notes"] += [note for note in value["notes"] if note not in end["notes"]]
         if self.rung == "eager" or not value["outputs"]:
-            return  # nothing of this part of the graph can be returned
+            return  # no node in this batch can be returned
         how = relation(self.plain, signature)
         self.relations.append(how)
         end["outputs"] = max(end["outputs"], value["outputs"])
@@ -189,7 +190,7 @@ class _Reading:
         end["sentence"] = finding(end)
 
     def _next(self) -> list[str]:
-        """The command to go on with: bisect by node, where there is a failure that values alone do not explain."""
+        """The next command, in a list: bisect by node, where there is a failure that values alone do not explain."""
         if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
         under = "" if self.rung == "inductor" else f" --rung {self.rung}"
@@ -197,8 +198,8 @@ class _Reading:
 
 
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
-    """The nodes in graph order, so many at a time that their values have at most `most` bytes; a larger value stands
-    alone."""
+    """Splits the nodes, in graph order, into batches whose values have at most `most` bytes; a larger value is a batch
+    of its own."""
     batches: list[list[str]] = [[]]
     held = 0
     for name, size in sizes.items():
@@ -218,8 +219,8 @@ Plain = dict[str, Any]
 
 @dataclass
 class AtNode:
-    """`outcome`: that of the whole graph. `at`: what `standing.task` reports; empty, with `stopped`, where nothing
-    could be read. `alone`: why there are eager's values alone."""
+    """The values at a node. `outcome`: of the whole graph; `at`: what `standing.task` returned, empty where nothing
+    could be read (`stopped` says why); `alone`: why there are only eager's values."""
 
     outcome: Outcome
     line: str
@@ -247,8 +248,8 @@ def at_node(
     report: Callable[[AtNode], object] = lambda reading: None,
     terminal: tuple[int, int] | None = None,
 ) -> AtNode:
-    """The inputs and the value of a node. With `terminal` (descriptors to read and to write), a prompt there follows
-    once `report` got them.
+    """Reads the inputs and the value of a node. With `terminal` (descriptors to read and write), a prompt at the node
+    follows after `report` was called.
 
     Raises UsageError for a node that the graph does not have.
     """
@@ -269,7 +270,7 @@ def at_node(
             if terminal is None:
                 _take(reading, ask(TASK, payload, how.limit_s, server=used))
                 return
-            with Terminal() as given:
+            with NewTerminal() as given:
                 payload |= {TERMINAL: given.name, "term": os.environ.get("TERM", "")}
                 asked = ask(TASK, payload, _FOREVER_S, server=used)
                 reading.at = next((message for message in asked if "value" in message), {})
@@ -281,7 +282,7 @@ def at_node(
 
         under = "eager" if reading.alone else rung
         read(under)
-        if reading.stopped and under != "eager":  # with the values as outputs it may fail otherwise
+        if reading.stopped and under != "eager":  # with the values as extra outputs the rung may fail in another way
             reading.alone, reading.stopped = reading.stopped, ""
             read("eager")
     if terminal is None or not reading.at:
@@ -301,7 +302,7 @@ def _take(reading: AtNode, asked: Any) -> None:
 
 
 def lines(reading: AtNode, node: str, graph: str, rung: str) -> list[str]:
-    """What is at the node, as text for people."""
+    """What was read at the node, as text for people."""
     at = reading.at
     if not at:
         return [f"{node} of {graph}: nothing could be read: {reading.stopped}"]
@@ -315,8 +316,8 @@ def lines(reading: AtNode, node: str, graph: str, rung: str) -> list[str]:
 
 
 def _block(title: str, shown: Plain, alone: str, rung: str) -> list[str]:
-    """A value: its form once, a line of numbers for each way in which it was computed; their own form where that
-    differs."""
+    """A value as text: dtype and shape once, then a line of numbers for each way in which it was computed (with its own
+    dtype and shape where these differ)."""
     values: Plain = shown["values"]
     printed: list[str] = []
     width = max(len("eager"), len(rung))

@@ -1,8 +1,7 @@
-"""The values of a graph's nodes as their lines come (`replay --values --json-lines`): rows, what is bad, what was
-found.
+"""Collects the values of a graph's nodes from the lines of `replay --values --json-lines`: rows, bad nodes, the
+finding.
 
-Also: what the values of a graph's nodes say: the first bad node, the largest error, whether extra outputs changed the
-failure.
+Also: the conclusions from them: the first bad node, the largest error, whether extra outputs changed the failure.
 
 Plain data for a screen: no torch, no widget, no process.
 
@@ -28,13 +27,13 @@ from ..verdicts.verdict_words import RELATIONS
 Relation = Literal["right", "same", "other", "gone", "new", "unknown"]
 
 NO_PROGRAM = ("crash", "signal", "hang", "memory")
-"""Failures that leave no program whose values could be read."""
+"""Failures after which there is no compiled program to read values from."""
 THE_MODELS = "the fault is in the model"
-"""Whose a NaN is that eager gives, too, in a graph that no pass of the user's changed."""
+"""Where the fault is for a NaN that eager gives, too."""
 
 
 def relation(plain: Signature | None, tapped: Signature | None) -> Relation:
-    """How the failure of a program with extra outputs compares with the failure of the program itself."""
+    """Compares the failure of a program with extra outputs with that of the program itself."""
     if plain is None:
         return "right" if tapped is None else "new"
     if plain.undecided:
@@ -45,7 +44,7 @@ def relation(plain: Signature | None, tapped: Signature | None) -> Relation:
 
 
 def first_bad_of_eager(rows: Iterable[Row]) -> Row | None:
-    """The first node whose value holds a NaN or Inf that float64 does not have; else the first with a NaN at all."""
+    """The first node with more NaN or Inf than in float64; else the first with a NaN."""
     nan: Row | None = None
     for row in rows:
         if "reason" in row:
@@ -60,8 +59,7 @@ def first_bad_of_eager(rows: Iterable[Row]) -> Row | None:
 
 
 def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> Row | None:
-    """The first of the values that are wrong on right inputs, with where it is; else the first NaN, which eager has,
-    too."""
+    """The first value that is wrong on right inputs; else the first NaN that eager has, too."""
     if not wrong:
         nan = next((row for row in rows if row.get("nan") and row.get("eager_nan")), None)
         return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: {THE_MODELS}")
@@ -84,7 +82,7 @@ def _bad(row: Row, kind: str, text: str) -> Row:
 
 
 def finding(end: Row) -> str:
-    """The last event in sentences: the first bad node, the largest error, how the values were read."""
+    """The last event as sentences: the first bad node, the largest error, how the values were read."""
     parts: list[str] = []
     bad, worst = end.get("first_bad"), end.get("largest")
     if bad is not None:
@@ -156,11 +154,11 @@ STAGES = {
 
 
 SPLIT, SMALL = 10.0, 1e-3
-"""Two rungs split where the errors differ by so many times, and by so much."""
+"""Two rungs split at a node where one error is more than SPLIT times the other, and the difference more than SMALL."""
 
 
 class NodeValue(msgspec.Struct, gc=False):
-    """What is kept of a "value" line: a graph may have 100,000 of them."""
+    """The fields kept of a "value" line; few, since a graph may have 100,000 nodes."""
 
     index: int = 0
     name: str = ""
@@ -184,7 +182,7 @@ class NodeValue(msgspec.Struct, gc=False):
 
 @dataclass
 class ValuesSeen:
-    """What is known so far; `end` is the last line's data, `ended` how it ended where it did not say so itself."""
+    """The values so far. `end`: the data of the last line; `ended`: how the process ended, if it wrote none."""
 
     rung: str = ""
     nodes: int = 0
@@ -197,7 +195,7 @@ class ValuesSeen:
     _wrong: set[int] = field(default_factory=set)
 
     def take(self, event: Row) -> None:
-        """Reads one line."""
+        """Takes in one line."""
         kind = event.get("event")
         if kind == "start":
             self.rung, self.nodes = str(event.get("rung", "")), int(event.get("nodes") or 0)
@@ -220,7 +218,7 @@ class ValuesSeen:
 
     @property
     def marked(self) -> bool:
-        """Whether the values are those of the failure: not where extra outputs made it go away."""
+        """Whether the values belong to the failure: not where extra outputs made it disappear."""
         return self.end.get("relation") != "gone"
 
     @property
@@ -273,8 +271,8 @@ class ValuesSeen:
         }
 
     def split(self, other: ValuesSeen | None = None) -> tuple[str, float, float] | None:
-        """The first node whose error is SPLIT times that of another rung (eager's own where none is given) and not
-        small, with both errors; None where they go together."""
+        """The first node whose error differs from another rung's (default: eager's) by more than SPLIT and SMALL, with
+        both errors; None where they go together."""
         for name, (_, _, _, _, error, beside) in self.columns(other).items():
             if error is None or beside is None or abs(error - beside) <= SMALL:
                 continue

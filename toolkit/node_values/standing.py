@@ -1,12 +1,10 @@
 # pyright: basic
-"""What a child does at one node: reads what the node was given and what it made, eagerly and under a rung, and gives a
-Python prompt there where it has a terminal. Judges nothing.
+"""The child's part at one node: reads the node's inputs and value, in eager and under a rung, and gives a Python prompt
+there where it has a terminal. Judges nothing.
 
-Also: A row for each node: what a value is like, and how far it is from float64. Reads values, keeps none, judges
-nothing.
+Also: makes a row for each node: statistics of its value, and its error to float64. Keeps no values, judges nothing.
 
-Also: what a child does for `reading`: runs the graph eagerly and under a rung, reports a row for each node as it
-goes.
+Also: the child's part of reading all values: runs the graph in eager and under a rung, and reports a row for each node.
 
 For example: `ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)`.
 """
@@ -62,7 +60,7 @@ from ..rungs import rung as rung_named
 Row = dict[str, Any]
 INPUTS = ("placeholder", "get_attr")
 LARGEST = 1e308
-"""JSON has no infinity."""
+"""Infinity for JSON, which has none."""
 
 
 def measure(
@@ -122,7 +120,7 @@ def _row(
 
 
 def _numbers(tensors: Sequence[Any]) -> Row:
-    """What the elements are like."""
+    """Statistics of a value's elements."""
     seen = described(tensors)
     return {key: getattr(seen, key) for key in ("min", "max", "mean", "nan", "inf")}
 
@@ -142,7 +140,7 @@ def _plain(tensor: torch.Tensor) -> bool:
 def _under_rung(
     node: fx.Node, own: list[torch.Tensor], eager: Values, got: Mapping[str, torch.Tensor] | None
 ) -> list[Any] | str:
-    """The value under the rung, or why there is none."""
+    """The node's value under the rung; a sentence where there is none."""
     if not own:
         return "it is not a tensor"
     if got is None or node.op in INPUTS:
@@ -155,7 +153,7 @@ def _under_rung(
 
 
 def tappable(gm: fx.GraphModule, eager: Values) -> list[str]:
-    """The nodes whose values a compiled program can return: one tensor each, in memory that nothing writes to."""
+    """The nodes whose values a compiled program can return: single tensors, in memory that no node writes to."""
     return [
         node.name
         for node in gm.graph.nodes
@@ -168,7 +166,7 @@ def _tree(eager: Values, name: str) -> Any:
 
 
 def _given(case: Live) -> dict[str, list[torch.Tensor]]:
-    """The tensors of inputs and attributes by their nodes."""
+    """Node -> the tensors of an input or attribute."""
     find = case.gm.graph.find_nodes
     values = {node.name: value for node, value in zip(find(op="placeholder"), case.inputs, strict=False)}
     values |= {node.name: attribute(case.gm, str(node.target)) for node in find(op="get_attr")}
@@ -184,12 +182,11 @@ def target_of(node: fx.Node) -> str:
 
 
 class Tapped(Around):
-    """A rung that also returns the values of nodes: more outputs are added to the graph before the rung inside compiles
-    it.
+    """A rung that also returns the values of nodes: it adds outputs to the graph before the inner rung compiles it.
 
-    What that compiles is another program: a value that is returned is neither fused away nor rewritten. `judge` sees
-    the results of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of
-    the last run by node name, copied when the program returned.
+    That compiles another program: a returned value is neither fused away nor rewritten. `judge` sees only the graph's
+    own results, so its verdict shows whether the failure is still the same. `got`: node -> its value in the last run,
+    copied when the program returned.
     """
 
     def __init__(self, rung: Rung, names: Sequence[str]) -> None:
@@ -214,8 +211,8 @@ class Tapped(Around):
 
 
 def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int], int]:
-    """Makes a graph return these nodes, too; changes it. Returns the place of each among the flat outputs, and how many
-    outputs there were before. Not for a joint graph that is to be partitioned.
+    """Makes a graph return these nodes, too, in place. Returns node -> place among the flat outputs, and the number of
+    outputs before. Not for a joint graph that will be partitioned.
     """
     own = returned(gm)
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -228,12 +225,12 @@ def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int
 
 
 IN_MEMORY_BYTES = 1 << 30
-"""Above this eager's values wait in files."""
+"""Eager's values are kept in files where they are larger."""
 
 
 def values_task(payload: dict[str, Any]) -> dict[str, Any]:
-    """The body of the query: rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph
-    fails with the extra outputs."""
+    """The body of the query: reports rows for the nodes `names` (None: all), read under `rung`; returns, among others,
+    `signature`: how the graph fails with the extra outputs."""
     mark("load")
     saved = Case.at(payload["path"])
     case = saved.live(seed=payload["seed"], device=payload["device"])
@@ -246,7 +243,7 @@ def values_task(payload: dict[str, Any]) -> dict[str, Any]:
         eager, lost = recorded(case, seed, spill)
     except GraphdbgError as error:
         return {"refused": str(error)}
-    except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
+    except Exception as error:  # noqa: BLE001  whatever eager raises is the reason for no values
         return {"refused": f"eager itself fails: {raised_line(error, 1000)}"}
     answer: dict[str, Any] = {"notes": [*case.notes, *lost]}
     got: dict[str, torch.Tensor] | None = None
@@ -272,7 +269,8 @@ def values_task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded(case: Live, seed: int, spill: Path | None = None) -> tuple[Values, list[str]]:
-    """Eager's values of every node, with random numbers drawn as kernels do; and which settings are not in force."""
+    """Eager's values of every node, with random numbers drawn as kernels do; and notes on settings that could not be
+    applied."""
     with surroundings(case.spec) as lost:
         like_kernels = copy_graph(case.gm)
         draw_like_kernels(like_kernels)
@@ -288,8 +286,8 @@ def _stage(name: str) -> None:
 def wrong_on_right_inputs(
     case: Live, rung: str, got: dict[str, torch.Tensor], seed: int
 ) -> list[dict[str, Any]] | None:
-    """Which values are wrong on the compiled values before them; None where the random numbers of a program are its
-    own."""
+    """The values that are wrong for the compiled values of their inputs; None where the program's random numbers cannot
+    be repeated."""
     gm = case.gm
     own = rung_named(rung).compiles_draws and draws_unrepeatably(gm)
     if own or (draws_from_generator(gm) and recomputes_random(gm)):
@@ -302,19 +300,18 @@ def wrong_on_right_inputs(
 
 @contextlib.contextmanager
 def surroundings(spec: ReplaySpec):
-    """The recorded settings, without gradients: values are looked into, gradients have graphs of their own. Yields what
-    `settings` does."""
+    """Applies the recorded settings, without gradients: only values are read here. Yields what `settings` yields."""
     with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
         yield lost
 
 
 FIRST = 6
-"""Numbers of a value that are shown."""
+"""How many elements of a value are shown."""
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """The body of the query: what is at the node `node`, as plain data; with a terminal, a prompt there after the
-    report."""
+    """The body of the query: returns what is at the node `node` as plain data; with a terminal, opens a prompt after
+    the report."""
     mark("load")
     whole = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
     name, rung, seed = payload["node"], payload["rung"], payload["seed"]
@@ -325,7 +322,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         eager, lost = recorded(case, seed)
     except GraphdbgError as error:
         return {"refused": str(error)}
-    except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
+    except Exception as error:  # noqa: BLE001  whatever eager raises is the reason for no values
         return {"refused": f"eager itself fails: {raised_line(error, 1000)}"}
     node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
     seen = _Seen(case, eager)
@@ -355,7 +352,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _until(case: Live, name: str) -> Live:
-    """The case up to a node, which it returns; the whole for an output."""
+    """The case cut off after a node, which it then returns; the whole case for an output node."""
     gm = case.gm if name == case.gm.graph.output_node().name else until(case.gm, name)
     return replace(case, gm=gm, inputs=case.inputs[: len(gm.graph.find_nodes(op="placeholder"))])
 
@@ -368,7 +365,7 @@ def _compiled(case: Live, rung: str, names: list[str], seed: int) -> dict[str, t
 
 
 class _Seen(Mapping[str, Any]):
-    """Eager's values by node name, read when they are looked at."""
+    """Eager's values by node name, loaded on access."""
 
     def __init__(self, case: Live, eager: Values) -> None:
         self.case, self.eager = case, eager
@@ -389,11 +386,11 @@ class _Seen(Mapping[str, Any]):
         return f"<eager's values of {counted(len(self), 'node')}: {', '.join(itertools.islice(self.nodes, 4))}, ...>"
 
     def value(self, name: str) -> Any:
-        """The node's value at the time it ran."""
+        """The node's value right after it ran."""
         return self._at(name, self.eager.produced.get(name, -1))
 
     def as_read(self, user: str, name: str) -> Any:
-        """The node's value as another node read it."""
+        """The node's value when `user` read it."""
         return self._at(name, self.eager.read.get((user, name), self.eager.produced.get(name, -1)))
 
     def _at(self, name: str, version: int) -> Any:
@@ -414,7 +411,7 @@ def _loaded(tree: Any) -> Any:
 
 
 def sheet(value: Any) -> list[dict[str, Any]]:
-    """A value as plain data: a row for each tensor in it, and for each other part."""
+    """A value as plain data: one row for each tensor in it, and for each other part."""
     if isinstance(value, (list, tuple)):
         return [row for part in value for row in sheet(part)]
     if not isinstance(value, torch.Tensor):
@@ -429,14 +426,14 @@ def sheet(value: Any) -> list[dict[str, Any]]:
 
 
 def _number(value: Any) -> Any:
-    """The number in a form that JSON has: no infinity, NaN or complex number."""
+    """A number as JSON can hold it: infinities, NaN and complex numbers are replaced."""
     finite = isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
     return value if finite else str(value)
 
 
 def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, torch.Tensor]) -> None:
-    """A Python prompt at the terminal, with what is at the node under short names. What is changed there changes
-    nothing."""
+    """Opens a Python prompt at the terminal, with the node's values under short names. Changes made there have no
+    effect."""
     name = payload["node"]
     node = next(candidate for candidate in near.gm.graph.nodes if candidate.name == name)
     read = {argument.name: seen.as_read(name, argument.name) for argument in node.all_input_nodes}

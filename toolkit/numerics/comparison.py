@@ -83,12 +83,12 @@ def compare(
     signed: int | None = None,
     every_size: bool = False,
 ) -> Difference | None:
-    """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
-    promised. `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains
-    is returned, too, with that detail, where nothing else differs. `lengths`: the longest reduction behind each output,
-    where known. `grains`: the largest eps on the way to each output (see `output_grains`); results beyond them have the
-    largest of all. `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
-    `every_size`: strides of dimensions of size 1 count, too.
+    """Returns the worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
+    promised; `noise`: what rounding may do to an output; `rounding`: outputs for which also a difference that rounding
+    explains is returned, with that detail, where nothing else differs; `lengths`: the longest reduction behind each
+    output, where known; `grains`: the largest eps on the way to each output (see `output_grains`; later results have
+    the largest of all); `signed`: for how many outputs, counted from the first, the signs of zeros are compared (None:
+    for all); `every_size`: compare strides of dimensions of size 1, too.
 
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`), but of sums; last
     strides: values that are wrong lie in another order, too.
@@ -209,14 +209,15 @@ def _numbers(
 
 
 def _finite(error: float) -> float:
-    """An error as a number that JSON has, too: it is infinite where the reference is all zeros."""
+    """An error as a number that JSON can hold: infinity (an all-zero reference) becomes ENDLESS."""
     return min(error, ENDLESS) if error == error else ENDLESS
 
 
 def _apart(
     index: int, truth: torch.Tensor, want: torch.Tensor, have: torch.Tensor, rung: float, own: float, allowed: float
 ) -> Difference | None:
-    """The difference of a rung that nothing convicts and that is further from eager than the tolerance."""
+    """The difference `rounding`, where the rung is further from eager than the tolerance though nothing shows it to be
+    wrong; else None."""
     r, e, g = _all_finite(truth, want, have)
     scale = float(rms(r)) if r.numel() else 0.0
     apart = float(rms(g - e)) / scale if scale else 0.0
@@ -231,7 +232,7 @@ def _apart(
 def _explained(
     noise: torch.Tensor | None, truth: torch.Tensor, want: torch.Tensor, have: torch.Tensor, limit: float, grain: float
 ) -> bool:
-    """Whether a result is no further from float64 than rounding alone moves it, on the whole and in each element."""
+    """Whether a result is no further from float64 than rounding moves it, both in RMS and in each element."""
     if noise is None or noise.shape != truth.shape:
         return False
     r, e, g = (wide(tensor) for tensor in (truth, want, have))
@@ -267,7 +268,7 @@ def _integers(
 def _errors(
     truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
 ) -> tuple[float, float, int, float]:
-    """err(got), err(eager), the number of elements that are far off and by how many times at most, over the elements
+    """err(got), err(eager), how many elements are too far off, and the largest factor by which one is; over elements
     where all three are finite.
     """
     r, e, g = _all_finite(truth, eager, got)
@@ -282,14 +283,14 @@ def _errors(
 
 
 def _all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
-    """The values in float64, at the elements that are finite in all of them."""
+    """The given values in float64, at the elements that are finite in all of them."""
     wider = [wide(tensor) for tensor in values]
     finite = torch.isfinite(torch.stack(wider)).all(0)
     return wider if bool(finite.all()) else [tensor[finite] for tensor in wider]
 
 
 def _allowed(r: torch.Tensor, e: torch.Tensor, dtype: torch.dtype, grain: float) -> torch.Tensor:
-    """How far each element may be from float64, by eager's own errors and the dtype's eps."""
+    """How far each element may be from float64, given eager's own errors and the dtype's eps."""
     scale, own = float(rms(r)) or 1.0, float(rms(e - r))
     whole = dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
     per_eps = ELEMENT_EPS if whole else HALF_ELEMENT_EPS
@@ -300,14 +301,15 @@ def _allowed(r: torch.Tensor, e: torch.Tensor, dtype: torch.dtype, grain: float)
 
 
 LEAST = 4
-"""Fewer wrong elements have something in common by chance."""
+"""With fewer wrong elements a common factor or offset may be chance."""
 
 CLOSE = 1e-3
-"""What a common factor may leave unexplained of the error."""
+"""The share of the error that a common factor may leave unexplained."""
 
 
 def form_of(exact: torch.Tensor, got: torch.Tensor, over: float, tolerance: float) -> Form:
-    """The form of wrong floats; `over` and `tolerance` as they were judged."""
+    """The form of wrong floats. `over`: see `Form`; `tolerance`: relative difference beyond which an element counts as
+    wrong."""
     r, g = wide(exact), wide(got)
     finite = torch.isfinite(r) & torch.isfinite(g)
     r, g = r[finite], g[finite]
@@ -319,7 +321,7 @@ def form_of(exact: torch.Tensor, got: torch.Tensor, over: float, tolerance: floa
 
 
 def common_factor(r: torch.Tensor, g: torch.Tensor) -> float | None:
-    """The number by which all of `g` are `r`; None where there is none, or too few elements."""
+    """The factor f for which `g` is f * r in all elements; None where there is none, or there are too few elements."""
     if r.numel() < LEAST or r.is_complex() or not bool((r != 0).any()):
         return None
     factor = float((g * r).sum() / (r * r).sum())
@@ -329,7 +331,8 @@ def common_factor(r: torch.Tensor, g: torch.Tensor) -> float | None:
 
 
 def common_offset(eager: torch.Tensor, got: torch.Tensor) -> int | None:
-    """The number by which all wrong integers are off; None where there is none, or too few elements."""
+    """The number by which all wrong integers are off; None where there is no common one, or there are too few
+    elements."""
     if eager.numel() < LEAST or eager.dtype == torch.bool:
         return None
     apart = got.to(torch.int64) - eager.to(torch.int64)

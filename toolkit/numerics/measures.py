@@ -32,9 +32,9 @@ from ..verdicts.verdict import DECIDED
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGE = 1e150
-"""Squares of numbers beyond it, or below its inverse, leave the range of float64."""
+"""Numbers beyond this, or below its inverse, have squares outside the range of float64."""
 FAR = 2**63 - 1
-"""The ulp distance of a NaN from a number."""
+"""The ulp distance between a NaN and a number."""
 
 
 class Distance(NamedTuple):
@@ -121,7 +121,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def testable(values: torch.Tensor) -> torch.Tensor:
-    """The values in a dtype that torch can ask for NaN and infinities: it cannot ask all dtypes of 8 bits."""
+    """The values in a dtype for which torch has isnan and isinf: not all 8-bit dtypes have them."""
     return values.float() if values.element_size() == 1 else values
 
 
@@ -136,7 +136,7 @@ def rms(values: torch.Tensor) -> torch.Tensor:
 
 SIGNED_ZERO = "signed zero"
 ROUNDING = "rounding"
-"""Details of an accuracy failure that is no wrong number by size: see `signed_zero` and `comparing.left_out`."""
+"""Details of accuracy failures that the size of an error does not show: see `signed_zero` and `comparing.left_out`."""
 
 
 class Difference(NamedTuple):
@@ -155,15 +155,15 @@ class Difference(NamedTuple):
 
 
 def is_float(value: object) -> bool:
-    """Whether a value is a dense tensor of floating-point or complex numbers that can be computed with."""
+    """Whether a value is a dense tensor of floating-point or complex numbers that torch can compute with."""
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED or value.is_meta:
         return False
     return value.is_floating_point() or value.is_complex()
 
 
 class Noise(NamedTuple):
-    """What rounding alone may do to one result: so many `flips` of elements that are discrete or not finite, and
-    `apart`, how far it may move each float (float64, of the result's shape; None: not at all)."""
+    """What rounding alone may do to one result. `flips`: how many discrete or non-finite elements it may change;
+    `apart`: how far it may move each float (float64, in the result's shape; None: not at all)."""
 
     flips: int = 0
     apart: torch.Tensor | None = None
@@ -171,7 +171,7 @@ class Noise(NamedTuple):
 
 QUIET = Noise()
 Noises = Callable[[int], Noise]
-"""Of each result, by its place."""
+"""Place of a result -> its noise."""
 
 EAGERS = ", nor are float64's"
 """Of elements that eager alone has as NaN or infinite."""
@@ -181,8 +181,8 @@ _NAMES = ("finite", "nan", "inf", "-inf")
 def not_finite(
     index: int, truth: Any, want: Any, have: Any, noise: Noises = lambda output: QUIET, rounding: bool = False
 ) -> Difference | None:
-    """The first difference in what is finite, NaN or infinite. `noise`: how many elements rounding decides; with
-    `rounding` such a difference is returned, too.
+    """The first difference in which elements are finite, NaN or infinite. `noise`: how many elements rounding may
+    decide; `rounding`: whether a difference that it explains is returned, too.
 
     A NaN or Inf where eager is finite is always reported. Where eager itself is not finite (NaN, +Inf, -Inf) another
     value is wrong if the float64 reference agrees with eager and no rounding decides it, else it differs by rounding (a
@@ -225,7 +225,7 @@ def not_finite(
 
 
 def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> torch.Tensor:
-    """Where the value, moved as far as rounding may move it, leaves the range of the dtype."""
+    """A mask of values that may leave the dtype's range, when moved as far as rounding may move them."""
     if not is_float(truth) or truth.shape != want.shape:
         return torch.zeros_like(want, dtype=torch.bool)
     size = wide(truth).abs() + (0.0 if apart is None else apart.to("cpu"))
@@ -234,7 +234,7 @@ def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> to
 
 
 def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
-    """The difference in zeros whose sign is not eager's, where float64 has eager's."""
+    """The first zero whose sign differs from eager's, where float64 agrees with eager."""
     if not all(is_float(tensor) and not tensor.is_complex() for tensor in (truth, want, have)):
         return None
     if not want.shape == have.shape == truth.shape or not want.numel() or want.element_size() == 1:
@@ -261,7 +261,7 @@ def classes(values: torch.Tensor) -> torch.Tensor:
 
 
 LAMBDA = 8.0
-"""The bound then fails with probability at most 2k exp(-32): 3e-8 for a million terms."""
+"""Lambda of `rounding_bound`: the bound then fails with probability at most 2k exp(-32), 3e-8 for a million terms."""
 
 TOLERANCE: dict[torch.dtype, float] = {
     torch.float64: 1e-10,
@@ -276,14 +276,14 @@ exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4
 keeps float32 between fused operations."""
 
 PACKED_EPS = 0.5
-"""Of numbers with one bit of mantissa, packed two to a byte."""
+"""The eps of numbers with one bit of mantissa, packed two to a byte."""
 
 LOOSE = 0.25
-"""Of a dtype that is not in the table (float8 and narrower)."""
+"""The tolerance of a dtype that is not in the table (float8 and narrower)."""
 
 
 def tolerance(dtype: torch.dtype, length: int = 1) -> float:
-    """The relative RMS error that is not called wrong after a reduction of so many terms."""
+    """The relative RMS error that is never called wrong after a reduction of `length` terms."""
     return max(TOLERANCE.get(dtype, LOOSE), rounding_bound(dtype, length))
 
 
@@ -313,7 +313,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 
 def summed_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which kernels add up terms of a dtype: its own, and float32 for anything narrower than that."""
+    """The dtype in which kernels add up terms of a dtype: the same, but float32 for any narrower one."""
     narrow = dtype.is_floating_point and dtype not in (torch.float32, torch.float64)
     return torch.float32 if narrow else dtype
 
@@ -334,7 +334,8 @@ _CONVOLUTION = words("""
 
 
 def reduction_length(node: fx.Node) -> int:
-    """How many terms go into one element of this node's value: 1 for what reduces nothing or is not known."""
+    """How many terms are reduced into one element of a node's value: 1 where nothing is reduced, or the length is
+    unknown."""
     name = base_name(node)
     shapes = [shape for arg in node.all_input_nodes for shape in shapes_of(arg)]
     if not shapes:
@@ -359,12 +360,12 @@ def terms(node: fx.Node) -> int:
 
 
 def output_lengths(gm: fx.GraphModule) -> list[int]:
-    """For each flat output the longest reduction among what it is computed from."""
+    """For each flat output, the longest reduction among its ancestors."""
     return _on_the_way(gm, lambda node: reduction_length(node) if node.op in ("call_function", "call_method") else 1, 1)
 
 
 def output_grains(gm: fx.GraphModule) -> list[float]:
-    """For each flat output the largest eps of a floating-point value that is computed on the way to it; 0 where nothing
+    """For each flat output, the largest eps among the floating-point values that it is computed from; 0 where nothing
     is known.
 
     A float32 result behind a region in bfloat16 is as good as bfloat16.
@@ -373,7 +374,7 @@ def output_grains(gm: fx.GraphModule) -> list[float]:
 
 
 def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -> list[Any]:
-    """For each flat output the largest of `own` among what it is computed from; `least` where nothing is known."""
+    """For each flat output, the largest value of `own` among its ancestors; `least` where nothing is known."""
     largest: dict[str, Any] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
@@ -404,7 +405,7 @@ def base_name(node: fx.Node) -> str:
 
 
 def shapes_of(node: fx.Node) -> list[tuple[int, ...]]:
-    """The shapes of what a node gives, symbolic sizes at their hints."""
+    """The shapes of a node's results, with symbolic sizes at their hints."""
     return [tuple(number(size) for size in tensor.shape) for tensor in _tensors(node)]
 
 

@@ -48,8 +48,8 @@ class NodeStatistics(msgspec.Struct, omit_defaults=True):
 
 
 class Streamed:
-    """Statistics of numbers that come in blocks; `mean`, `std` (divided by the count), `min` and `max` are of the
-    finite ones, None where there are none."""
+    """Statistics accumulated block by block; `mean`, `std` (divided by the count), `min` and `max` are of finite
+    elements, None where there are none."""
 
     def __init__(self) -> None:
         self.count = self.nan = self.inf = self.subnormal = self.zeros = 0
@@ -122,7 +122,7 @@ def _row(node: fx.Node, tensor: torch.Tensor, part: int | None) -> NodeStatistic
 
 
 def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The elements in flat blocks, without a copy of the whole."""
+    """Yields the elements in flat blocks, without copying the whole."""
     if tensor.dim() == 0 or tensor.is_contiguous():
         flat = tensor.reshape(-1)
         yield from flat.split(BLOCK)

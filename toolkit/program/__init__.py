@@ -1,1 +1,1 @@
-"""A program's compiled calls, each beside eager: which call of which function departs, and from which rung on."""
+"""Runs a program's compiled calls beside eager: which call of which function differs, and from which rung on."""

@@ -1,6 +1,7 @@
 # pyright: basic
-"""Protects what a run beside the program's own must not touch: the program's hooks on saved tensors, files and
-processes, Dynamo's counters, other ranks, and what is printed, logged and warned; other threads are heard.
+"""Isolates a run that graphdbg makes beside the program's own call: the program's hooks on saved tensors, files and
+processes, Dynamo's counters, other ranks, and output, logs and warnings stay untouched. Output of other threads passes
+through.
 
 For example:
 
@@ -32,11 +33,12 @@ from .records import TRACE_SIGNAL
 
 
 class Outside(BaseException):
-    """A run beside the program's own was about to do something that cannot be done twice."""
+    """A run beside the program's own was about to do something that must not happen twice, such as writing a file."""
 
 
 class Lost(Exception):
-    """A kernel of a run beside the program's own ended the device's context: the process can use it no more."""
+    """A kernel in a run beside the program's own destroyed the device context: this process can no longer use the
+    device."""
 
     def __init__(self, part: str, rung: str, error: BaseException) -> None:
         super().__init__(str(error))
@@ -44,7 +46,7 @@ class Lost(Exception):
 
 
 def own_hooks() -> contextlib.AbstractContextManager[None]:
-    """Keeps what is saved for a backward from the program's own hooks (a checkpoint counts it)."""
+    """Bypasses the program's hooks on saved tensors (a checkpoint counts what is saved for its backward)."""
     if t.look_up("top_saved_tensors_hooks")(False) is None:
         return contextlib.nullcontext()
     return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
@@ -52,7 +54,7 @@ def own_hooks() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
-    """Does not call the program's own hooks on tensors, which do not belong to the function."""
+    """Disables the program's own hooks on these leaf tensors for the block: they do not belong to the function."""
     held = [(hooks, dict(hooks)) for leaf in leaves if (hooks := getattr(leaf, "_backward_hooks", None))]
     for hooks, _ in held:
         hooks.clear()  # in place: autograd keeps the dictionary
@@ -65,12 +67,12 @@ def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def traced(path: Path) -> Iterator[None]:
-    """Inside, a signal that kills the process, or that asks, writes to the file where each thread is. A faulthandler of
-    the program's own is left as it is."""
+    """Inside the block, a fatal signal, or TRACE_SIGNAL, writes the stack of each thread to the file `path`. A
+    faulthandler that the program enabled itself keeps the fatal signals."""
     dying = not faulthandler.is_enabled()
     try:
         file = path.open("wb")
-    except OSError:  # it is said where the records cannot be written
+    except OSError:  # an unwritable folder is reported with the records
         yield
         return
     with file:
@@ -102,8 +104,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _compiles() -> bool:
-    """Whether Triton asked, below Python's own library: it compiles a kernel of the program's at its first launch, with
-    a cache and a C compiler, which does no harm twice."""
+    """Whether Triton is the caller, ignoring frames of the standard library: it compiles a kernel of the program at its
+    first launch, with a cache and a C compiler, which is harmless to repeat."""
     frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_globals.get("__name__", "").partition(".")[0]
@@ -115,7 +117,7 @@ def _compiles() -> bool:
 
 @contextlib.contextmanager
 def no_side_effects(asked: bool) -> Iterator[None]:
-    """Writing a file, connecting and starting a process raise Outside in this thread, where asked."""
+    """Where `asked`, raises Outside in this thread for writing a file, connecting a socket and starting a process."""
     global _audited
     if asked and not _audited:
         sys.addaudithook(_audit)
@@ -142,8 +144,8 @@ def counters() -> Iterator[None]:
 
 
 def fork_computes() -> bool:
-    """Whether a fork of this process can compute what this one does: not on a GPU in use, and not once autograd has
-    threads, as it has after a backward where torch is built for GPUs, even where there is none."""
+    """Whether a fork of this process can compute: not after CUDA was initialised, and not once autograd has threads,
+    which a backward starts in a torch built for GPUs, even on a machine without one. Tries a backward in a child."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return False
     child = os.fork()
@@ -164,14 +166,15 @@ def alone() -> bool:
 
 
 def collectives() -> int:
-    """How often the default process group was used."""
+    """The sequence number of the default process group: it grows with each collective. 0 where this is the only
+    rank."""
     return 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)
 
 
 @contextlib.contextmanager
 def replicas_alone() -> Iterator[None]:
-    """Lets DistributedDataParallel call its module, with the inputs on its device, and do no more: no buffer is
-    broadcast, and no gradient is averaged."""
+    """Reduces DistributedDataParallel to a call of its module with the inputs moved to its device: no buffer is
+    broadcast, no gradient is averaged."""
 
     def before(replica: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not replica.device_ids:
@@ -186,18 +189,18 @@ def replicas_alone() -> Iterator[None]:
 
 
 def watched_by() -> str:
-    """Why nothing can run beside a dispatch mode of the program's, where one is active; "" otherwise."""
+    """Why nothing can run beside the call while a dispatch mode of the program is active; "" where none is."""
     modes = t.look_up("dispatch_mode_stack")()
     return f"it is called under {type(modes[-1]).__name__}, which would count what runs beside, too" if modes else ""
 
 
 def in_backward() -> bool:
-    """Whether autograd is at work on this thread."""
+    """Whether autograd is running a backward on this thread."""
     return t.look_up("current_graph_task_id")() != -1
 
 
 class _Here:
-    """A stream that hears one thread, and passes on what the others write."""
+    """A stream that captures what one thread writes, and passes the writes of other threads on."""
 
     def __init__(self, stream: Any, heard: io.StringIO) -> None:
         self._stream, self._heard, self._thread = stream, heard, threading.get_ident()
@@ -211,8 +214,8 @@ class _Here:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[io.StringIO]:
-    """Sends standard output, error, logging and warnings of this thread into what is yielded; no warning counts as
-    shown."""
+    """Redirects this thread's standard output, standard error, logs and warnings into the yielded stream; no warning is
+    marked as shown."""
     heard, thread, handle = io.StringIO(), threading.get_ident(), logging.Logger.handle
     ours = lambda logger, record: None if threading.get_ident() == thread else handle(logger, record)  # noqa: E731
     unheard: Any = ("ignore", None, Warning, None, 0)

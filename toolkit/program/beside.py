@@ -1,9 +1,9 @@
 # pyright: basic
-"""One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the
-same for the backward that goes through its results.
+"""Runs one call again beside the program's own: under each rung from the same start, comparing what it leaves with what
+eager leaves; then the same for the backward that goes through the call's results.
 
-After that backward each rung runs forward and backward again, one after the other, so that no more than one is held.
-Everything is left as the program had it.
+For the backward, each rung runs forward and backward again, one rung after the other, so that only one set of saved
+tensors is held. The program's state is restored afterwards.
 
 For example:
 
@@ -50,17 +50,17 @@ from .aside import (
     watched_by,
 )
 from .comparing import Left, Narrow, Rounding
-from .operators import POISONS, Poison, Waiting, Watching, draws, first_difference
+from .operators import POISONS, Poison, WaitForDevice, Watching, draws, first_difference
 from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
-from .start import ABSENT, Start, counts, leaves_of
+from .start import ABSENT, StartState, counts, leaves_of
 
 if TYPE_CHECKING:
     from .shadowing import Asked, Shadow
 
 
 TRIES, SURE = 10, 4
-"""Before a rung is accused eager runs again, at most so often, until the rung has left the same so often."""
+"""Before a rung is accused, eager runs again at most TRIES times, until the rung has repeated its result SURE times."""
 _UNWRITTEN = (
     ": it depends on memory that nothing wrote, that of torch.empty say, of which a kernel of the program's own may "
     "leave a part as it is; torch.utils.deterministic.fill_uninitialized_memory shows it"
@@ -81,7 +81,7 @@ _Leaves = list[tuple[str, torch.Tensor]]
 
 
 def _on_device(part: str) -> Callable[..., Any]:
-    """A run under a rung that raises `Lost` where it ends the device's context."""
+    """Decorates a run under a rung: it raises `Lost` where the run destroys the device context."""
 
     def made(run: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(run)
@@ -92,8 +92,8 @@ def _on_device(part: str) -> Callable[..., Any]:
             except torch.AcceleratorError as error:
                 raise Lost(part, rung, error) from error
             error = (left if isinstance(left, Left) else left[0]).error
-            handled = sys.exc_info()[1]  # the program may be at work on an error of its own
-            while error is not None and error is not handled:  # its frames hold what the run had made
+            handled = sys.exc_info()[1]  # an exception that the program itself is handling
+            while error is not None and error is not handled:  # its frames hold the run's tensors
                 traceback.clear_frames(error.__traceback__)
                 error = error.__cause__ or error.__context__
             return left
@@ -108,41 +108,41 @@ def _broadcasts(replica: DistributedDataParallel) -> bool:
 
 
 class Beside:
-    """One call beside the program's own."""
+    """One call of the program, and the runs beside it."""
 
-    def __init__(self, shadow: Shadow, asked: Asked, call: Call, start: Start) -> None:
+    def __init__(self, shadow: Shadow, asked: Asked, call: Call, start: StartState) -> None:
         self.shadow, self.asked, self.function, self.call = shadow, asked, asked.function, call
         self.start: Any = start
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
-        self.queued = self.drawn = self.spoilt = False
+        self.queued = self.drawn = self.spoilt = self.plain = False
         self.as_compiled = False
-        """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
+        """Whether eager runs take the branch of compiled code, as if `torch.compiler.is_compiling()`."""
         self.poisoned: dict[str, bool] = {}
-        """Part -> whether what eager leaves was seen to depend on memory that nothing wrote."""
+        """Part -> whether eager's results were seen to depend on uninitialised memory."""
         self.outputs = 0
         self.copies: dict[int, torch.Tensor] = {}
         self.ends: dict[str, Any] = {}
-        """The random states that the last call under each rung left."""
+        """Rung -> the states of the random generators after its last run."""
         self.compared: Callable[[Left], CallRung] | None = None
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
         self.raised = False
-        """Whether a rung raised something."""
+        """Whether a rung raised an exception."""
 
     def keep(self) -> None:
-        """Keeps what the call begins with, for a program that shows the failure, and writes that program where the call
-        departs."""
+        """Keeps the call's inputs and state for a program that reproduces the failure, and writes that program where
+        the call departs."""
         with quiet():
             self.function.kept.call(self.asked, self.start, self.ambient, self.touched, bool(self.call.failed))
         self.start.put_back()
         self.write_repro({})
 
     def write_repro(self, given: dict[int, torch.Tensor]) -> None:
-        """Writes a program that shows the departure, where the call departs and none is written; `given`: what arrived
-        at its results."""
+        """Writes a program that reproduces the departure, where the call departs and no program was written yet.
+        `given`: the gradients that arrived at the call's results, by position."""
         if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
             return
         folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
@@ -151,7 +151,7 @@ class Beside:
         self.shadow.write(self.call)
 
     def forward(self) -> None:
-        """Runs each rung, and compares what it leaves with what eager leaves."""
+        """Runs the call under each rung and compares the results with eager's."""
         before = collectives()
         eager, _ = self._run("eager", alone=True)
         if collectives() != before:
@@ -174,11 +174,11 @@ class Beside:
             self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 
     def _judge(self, part: str, eager: Left, other: Left | None = None, known: Any = None) -> None:
-        """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager is taken to repeat
-        itself until a rung departs. `other`: a run of eager that departed then, `known`: by how much earlier ones
-        did."""
+        """Judges each rung of a part. Where Dynamo alone (which runs eager's operators) leaves the same bits as eager,
+        eager counts as repeatable until a rung departs. `other`: an eager run seen to differ in an earlier attempt;
+        `known`: value -> by how much earlier attempts saw eager differ."""
         run, note = functools.partial(self._left_by, part), self.call.notes.append
-        self.call.rows = [row for row in self.call.rows if row.part != part]  # beside a run of eager that is no measure
+        self.call.rows = [row for row in self.call.rows if row.part != part]  # of an attempt beside an unstable eager
         begun = run(self.function.names[0])
         same = eager.error is begun.error is None and eager.text == begun.text
         same = same and comparing.agree(eager.values, begun.values)
@@ -229,7 +229,7 @@ class Beside:
             got = begun if rung == self.function.names[0] else run(rung)
             row = compared(got, rung)
             if (unlike := self._unlike(row, eager, got)) is not None:
-                self.function.levels.clear()  # they may be those of such a run
+                self.function.levels.clear()  # the levels may come from such an unrepeatable run
                 self._judge(part, eager, unlike, loose)
                 return
             if row.verdict.failed and got.error is not None and not part and self._of_backward(got.error):
@@ -255,7 +255,7 @@ class Beside:
                 return
             self.as_compiled = False
         if not failed and first.verdict.verdict == "nondeterministic" and len(loose) == len(eager.values):
-            self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they say nothing
+            self.call.rows = [row for row in self.call.rows if row.part != part or row is first]  # they prove nothing
         if self._accused(part, failed):
             self._departs(part, compared)
         if self.shadow.go_on:
@@ -264,8 +264,8 @@ class Beside:
         self.shadow.write(self.call)
 
     def _accused(self, part: str, failed: list[CallRung]) -> list[CallRung]:
-        """Of the rungs that depart those that show a fault of what the program runs; what the others do is said, and is
-        no failure."""
+        """Returns the departing rungs that show a fault in what the program runs. A departure of the others becomes a
+        note and counts as ok, or as cannot_tell where the rung draws other random numbers."""
         own = self.call.rows[-1].verdict
         for row in failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
             raises = own.failed and row.verdict.kind == "crash" and own.kind != "crash"
@@ -278,7 +278,7 @@ class Beside:
         if not failed or not self.drawn or not self._draws_otherwise(failed):
             return failed
         names = ""
-        with contextlib.suppress(Exception):  # that it draws otherwise is known all the same
+        with contextlib.suppress(Exception):  # the cause is known without the names
             names = listed(draws(lambda mode: self._left_by(part, "eager", mode=mode)), 3)
         drawn = f"it draws other random numbers than eager, whose are from {names or 'other kernels'}"
         self.call.why = f"{drawn}; without those draws (dropout at 0, say) it can be judged"
@@ -287,22 +287,22 @@ class Beside:
         return []
 
     def _draws_otherwise(self, failed: list[CallRung]) -> bool:
-        """Whether numbers depart in all of these rungs, and each draws random numbers but leaves the generators
-        otherwise than eager: its kernels take others from them, which is no fault."""
+        """Whether all these rungs depart in numbers alone, and each draws random numbers but leaves the generators in
+        other states than eager: its kernels draw other numbers, which is no fault."""
         numbers = all(row.verdict.kind in ("wrong_numbers", "nan") for row in failed)
         eager, ends = self.ends["eager"], [self.ends[row.rung] for row in failed]
         return numbers and all(eager.unlike(end) and self.start.random.unlike(end) for end in ends)
 
     def _is_spoilt(self, part: str, eager: Left, begun: Left, again: Left) -> bool:
-        """Whether eager ran before a compile that failed, and raises something else in each run since: Dynamo's tracing
-        of `torch.func` leaves its levels behind."""
+        """Whether eager passed before a compile that failed, and raises another error in each run since: a failed
+        Dynamo trace of `torch.func` leaves its levels on the stack."""
         if eager.error is not None or begun.error is None or again.error is None:
             return False
         errors = [again.error, *(self._left_by(part, "eager").error for _ in range(2))]
         return all(error is not None and comparing.said(error) != comparing.said(begun.error) for error in errors)
 
     def _repeats(self, first: CallRung, eager: Left, again: Left, loose: dict[str, float]) -> None:
-        """Eager's own verdict: whether a second run of it leaves the same."""
+        """Sets eager's own verdict in `first`: nondeterministic where two eager runs differ too far."""
         if (eager.error is None) != (again.error is None):
             raised = type(eager.error or again.error).__name__
             first.verdict = Verdict("nondeterministic", reason=f"eager raises {raised} in one of two runs")
@@ -314,9 +314,10 @@ class Beside:
                 first.verdict = Verdict("nondeterministic", reason=reason)
 
     def _unlike(self, row: CallRung, eager: Left, got: Left) -> Left | None:
-        """A run of eager that leaves what a rung is accused of, or what rounding is said to move far, otherwise than
-        the first did, the first of all with other values in what nothing wrote; None where it repeats itself in all
-        runs until the rung has repeated itself, too."""
+        """Reruns eager, and returns the first run that differs from `eager` in the value for which the rung is accused
+        (or which rounding is said to move far); first tried with uninitialised memory filled with other bytes. None
+        where eager repeats itself until the rung has repeated its own result SURE times, or the tries or the time are
+        used up."""
         far = row.verdict.verdict == "rounding" and (row.error or 0.0) > comparing.UNSTABLE
         same, tries = 0, TRIES if (row.verdict.failed or far) and not self.spoilt else 0
         distance = lambda left: comparing.unsteady(eager.values, left.values).get(row.value, 0.0)  # noqa: E731
@@ -327,7 +328,7 @@ class Beside:
                 filled = self._left_by(row.part, "eager", mode=Poison(byte))
                 if (moved := distance(filled)) > least:
                     again = max((self._left_by(row.part, "eager") for _ in range(2)), key=distance)
-                    self.poisoned[row.part] = moved > 4 * distance(again)  # else it may do so by itself
+                    self.poisoned[row.part] = moved > 4 * distance(again)  # else eager may differ even without the fill
                     if self.poisoned[row.part] or distance(again) > most:
                         return filled if self.poisoned[row.part] else again
         while tries and same < SURE and time.monotonic() < self.shadow.until:
@@ -341,12 +342,13 @@ class Beside:
     def _why_unsteady(self, part: str) -> str:
         try:
             difference = first_difference(lambda mode: self._left_by(part, "eager", mode=mode))
-        except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
+        except Exception:  # noqa: BLE001 - eager is known to be unrepeatable without the reason
             return ""
         return f": {difference}" if difference else self._why_as_a_whole(part)
 
     def _why_as_a_whole(self, part: str) -> str:
-        """Why runs of eager differ in which no operation by itself was seen to: by what changes that."""
+        """Explains why eager runs differ where no single operation was seen to: tries what removes or causes the
+        difference."""
         measured = functools.partial(self._left_by, part, "eager")
         first = measured().values
         apart = lambda left: max(comparing.unsteady(first, left.values).values(), default=0.0)  # noqa: E731
@@ -355,12 +357,13 @@ class Beside:
             return _UNWRITTEN
         if not own:
             return "" if self.call.number else _FIRST
-        waited = [measured(mode=Waiting()) for _ in range(4)]
+        waited = [measured(mode=WaitForDevice()) for _ in range(4)]
         agree = all(comparing.agree(waited[0].values, left.values) for left in waited[1:])
         return _UNWAITED if agree and torch.cuda.is_available() else ""
 
     def _of_backward(self, error: BaseException) -> bool:
-        """Whether eager's backward from all results raises that, up to names: AOTAutograd traces it in the call."""
+        """Whether eager's backward from all results raises the same error, up to tensor names: AOTAutograd traces the
+        backward during the call."""
         outputs: list[torch.Tensor] = []
         self._run("eager", outputs=outputs)
         self.outputs, self.given = len(outputs), {at: torch.ones_like(tensor) for at, tensor in enumerate(outputs)}
@@ -387,16 +390,16 @@ class Beside:
     # the program's own
 
     def now(self, result: Any) -> dict[str, Any]:
-        """What the program's own call left, of the values that eager left; nothing where it drew random numbers, or
-        where other processes had a part in it."""
+        """The values that the program's own call left, named as eager's; empty where the call drew random numbers or
+        other processes took part."""
         replicas = self.start.reached.replicas
         if self.drawn or (replicas and self.start.reached.backward) or any(map(_broadcasts, replicas)):
             return {}
         return self._left(leaves_of(result, "result"), self.asked.args, self.asked.kwargs, own=True)
 
     def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
-        """Compares the program's own call with eager: code compiled for an earlier call may be used for this one,
-        unless it `compiled` and is the first."""
+        """Compares the program's own call with eager: it may have used code compiled for an earlier call. `compiled`:
+        whether this call was seen to compile."""
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
         compared, self.compared = self.compared, None
@@ -404,7 +407,7 @@ class Beside:
             return
         if not named or comparing.agree(eager, {**eager, **named}):
             return
-        after = Start(self.start.reached)
+        after = StartState(self.start.reached)
         try:
             row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
             if not row.verdict.failed:
@@ -418,7 +421,11 @@ class Beside:
             layer = row.verdict.layer if self.call.first else "dynamo"
             row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer=layer)
             self.call.rows.append(row)
+            self.plain = True  # nothing is drawn, so the program's own way to draw is right, too
             self._departs("", compared)
+            if self.call.fresh == "departs":  # where it draws in eager's way it does not
+                row.rung = self.function.last
+                self.call.rows = [other for other in self.call.rows if other is row or other.rung != row.rung]
             self.shadow.write(self.call)
         finally:
             after.put_back()
@@ -426,7 +433,7 @@ class Beside:
     # a run
 
     def _left_by(self, part: str, rung: str, **how: Any) -> Left:
-        """What a run of the call leaves, or one of its backward; `how`: see `_run`."""
+        """Runs the call, or for the part "backward" its backward, and returns what it leaves. `how`: see `_run`."""
         return self._gradients(rung, **how) if part else self._run(rung, **how)[0]
 
     @_on_device("")
@@ -440,9 +447,10 @@ class Beside:
         outputs: list[torch.Tensor] | None = None,
         mode: Any = None,
     ) -> tuple[Left, _Leaves]:
-        """What one run leaves, from the start, and the leaves to which gradients go. `function`: in place of what the
-        rung is; `rounded`: the seed of the rounding that moves everything; `outputs`: to which results are added that
-        require grad, and nothing else is kept; `mode`: the dispatch mode to run under."""
+        """Runs the call once from its start; returns what it leaves, and the leaf tensors that gradients go to.
+        `function`: runs in place of the rung's function; `rounded`: seed with which inputs and results are rounded at
+        random; `outputs`: a list to extend with the results that require grad, in which case no values are kept;
+        `mode`: a dispatch mode."""
         function = function or self.function.call(rung)
         self.shadow.begun(self.call, rung)
         self.start.put_back()
@@ -462,7 +470,7 @@ class Beside:
                 with mode:
                     result = function(*args, **kwargs)
                 settle()
-            except Exception as raised:  # noqa: BLE001 - it is compared
+            except Exception as raised:  # noqa: BLE001 - errors are compared, too
                 error = raised
         seconds = time.perf_counter() - began
         torch.clear_autocast_cache()
@@ -482,16 +490,18 @@ class Beside:
 
     @contextlib.contextmanager
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:
-        """Runs a rung so that nothing of it is heard, counted or left in the settings of torch; yields what it says."""
+        """Hides a rung's run: output, counters and settings of torch are as before afterwards. Yields what the run
+        printed."""
         replicas = replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
         as_compiled = self.as_compiled and rung == "eager"
         path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
         trace = traced(trace_of(self.shadow.folder, self.call.pid))
-        with trace, quiet() as heard, stance(rung == "eager"), counters(), replicas, path:
+        with trace, quiet() as heard, stance(rung == "eager", self.plain), counters(), replicas, path:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
-        """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
+        """Returns args, kwargs and all leaf tensors. An argument that is not a leaf is replaced by a copy computed from
+        a leaf of its own."""
         whole = (self.asked.args, self.asked.kwargs)
         flat = [tensor for tensor in t.tree_leaves(whole) if isinstance(tensor, torch.Tensor) and not tensor.is_leaf]
         unique = list({id(tensor): tensor for tensor in flat}.values())
@@ -532,7 +542,7 @@ class Beside:
     # its backward
 
     def watch(self, result: Any) -> None:
-        """Does the same for the next backward that goes through the result."""
+        """Registers hooks on the results, so that the next backward through them is judged, too."""
         roots = [tensor for _, tensor in leaves_of(result) if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
         if not roots or self.call.why or (self.shadow.departed and not self.shadow.go_on):
             return
@@ -549,7 +559,7 @@ class Beside:
             root.register_hook(functools.partial(self._arrived, at))
 
     def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
-        """Records a gradient that arrived at a result; None where the loss does not use this one of several results."""
+        """Records the gradient that arrived at result number `at`; None where the loss does not use that result."""
         if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or watched_by():
             return
         self.given[at] = gradient.detach().clone()
@@ -560,7 +570,7 @@ class Beside:
                 self.shadow.waiting.append(self)
 
     def after(self) -> None:
-        """Judges the backward, when the program's own is over, which may have raised."""
+        """Judges the backward once the program's own backward is over, even where that raised."""
         self.shadow.waiting.remove(self)
         self.queued = None
         with self.shadow.inside(), self.shadow.turn() as ours:
@@ -568,7 +578,7 @@ class Beside:
         self.given.clear()
 
     def _backward(self) -> None:
-        now: Any = Start(self.start.reached)
+        now: Any = StartState(self.start.reached)
         began = time.monotonic()
         try:
             eager = self._gradients("eager")
@@ -592,7 +602,8 @@ class Beside:
     def _gradients(
         self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None, mode: Any = None
     ) -> Left:
-        """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
+        """Runs forward and backward under a rung, from the start and with the gradients that arrived at the results;
+        returns the gradients of all leaves."""
         outputs: list[torch.Tensor] = []
         left, leaves = self._run(rung, function, outputs=outputs, rounded=rounded, mode=mode)
         if left.error is not None:
@@ -610,7 +621,7 @@ class Beside:
                 with self._rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
                 settle()
-            except Exception as error:  # noqa: BLE001 - it is compared
+            except Exception as error:  # noqa: BLE001 - errors are compared, too
                 return left._replace(error=error)
         values = {
             f"gradient of {name}": comparing.kept(torch.zeros_like(leaf) if gradient is None else gradient)
@@ -619,13 +630,15 @@ class Beside:
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
 
     def _backpropagated(self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]]) -> Sequence[Any]:
-        roots, given = [outputs[at] for at in self.given], list(self.given.values())
+        roots = [outputs[at] for at in self.given]
+        given = [gradient.clone() for gradient in self.given.values()]  # a backward may write into what it is given
         return torch.autograd.grad(roots, [leaf for _, leaf in leaves], given, allow_unused=True)
 
     # what departs
 
     def _record(self, part: str) -> Left | None:
-        """Compiles the graphs of the call once more from the start, with their inputs; returns what that run leaves."""
+        """Compiles the call once more from its start and records its graphs with their inputs; returns what that run
+        leaves, None where recording failed."""
         from ..recorder.starting import record
 
         path = self.shadow.folder / f"run-{self.call.key.replace(':', '-')}"
@@ -636,6 +649,6 @@ class Beside:
                 left = self._left_by(part, last, function=fresh)
             self.call.run = str(path)
             return left
-        except Exception as error:  # noqa: BLE001 - what departs is known all the same
+        except Exception as error:  # noqa: BLE001 - the departure is known without the graphs
             self.call.recorded = f"its graphs could not be recorded: {type(error).__name__}: {str(error)[:160]}"
             return None

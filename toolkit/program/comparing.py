@@ -1,10 +1,10 @@
 # pyright: basic
-"""What a rung left of a call beside what eager left: values, structure, exceptions, and how far rounding alone may move
-them.
+"""Compares what a rung left of a call with what eager left: values, structure, exceptions, and how far rounding alone
+may move them.
 
-Eager is the reference; where it does not repeat itself, a difference is no evidence. Beyond the tolerance of a dtype
-eager is run again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
-`judging.comparing.noise`): what stays within that is rounding. Changes nothing.
+Eager is the reference; where eager does not repeat itself, a difference is no evidence. Where a value is off by more
+than its dtype's tolerance, eager runs again with its inputs and every result of an operation rounded at random
+(stochastic arithmetic, see `judging.comparing.noise`): a difference within that spread is rounding. Changes nothing.
 
 For example: `judged("inductor", eager, got, noise).verdict.verdict` gives `'fails'`.
 """
@@ -38,29 +38,30 @@ from .reach import is_library
 from .records import CallRung
 
 UNSTABLE, MOST = 1e-3, 1e30
-"""Eager runs that are further apart than this, relative to the size, say nothing of a value; the most that is said."""
+"""UNSTABLE: where two eager runs are further apart than this (relative to the size), the value proves nothing. MOST:
+the largest distance that is reported."""
 
 _UNITS = 1 << 20
 _ROUNDED = "differs as rounding alone may move it"
 _ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
-"""Behind the name of a result that does."""
+"""Suffix of the key that records that a result requires grad."""
 
 OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
 """The exception that an operator raised on fake tensors, as Dynamo repeats it."""
 
 Values = dict[str, Any]
 NoiseOf = Callable[[int], Mapping[str, Noise]]
-"""So many samples of what rounding does -> the noise of each value."""
+"""Number of samples -> by value, the noise that rounding causes in so many samples."""
 SAMPLES = 3
 Levels = dict[tuple[str, str], tuple[float, float]]
-"""Part and value -> what rounding was seen to do to it in an earlier call: on the whole, in one element; relative to
-its size."""
+"""(part, value) -> the spread that rounding caused in an earlier call: RMS and largest element, each relative to the
+value's size."""
 
 
 class Left(NamedTuple):
-    """What one run left: values by name, in order; the exception that it raised; what it printed; the seconds it
-    took; the strides of its results, those that matter (of dimensions longer than one) first."""
+    """What one run left. `values`: by name, in order; `error`: the exception that it raised; `text`: what it printed;
+    `strides`: of each result, first those of dimensions longer than one, then all."""
 
     values: Values
     error: BaseException | None = None
@@ -69,7 +70,7 @@ class Left(NamedTuple):
     strides: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def restrided(self, eager: Left) -> str:
-        """A sentence on the first result that lies in memory otherwise than eager's; "" where none does."""
+        """A sentence about the first result whose strides differ from eager's; "" where none differs."""
         for name, (matter, have) in self.strides.items():
             matters, want = eager.strides.get(name, (matter, have))
             if matter != matters:
@@ -78,8 +79,8 @@ class Left(NamedTuple):
 
 
 def kept(value: Any) -> Any:
-    """A copy that later writes do not change: of a tensor; a float as a tensor of 32 bits; the text of anything
-    else."""
+    """A snapshot of a value that later writes do not change: a clone of a tensor; a float as a float32 tensor; plain
+    values and tuples as they are; of anything else a text with its class."""
     if isinstance(value, torch.Tensor):
         with t.look_up("DisableTorchFunction")():  # a class of the program's own may change what its operators do
             return wrappers.whole(value.detach()).clone()
@@ -88,14 +89,15 @@ def kept(value: Any) -> Any:
     if isinstance(value, (int, str, bytes, bool, type(None), complex, tuple)):
         return value
     if type(value).__module__ == "numpy":
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # numbers that torch has none of
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a dtype that torch lacks
             return torch.tensor(value, device="cpu")
     return f"a {type(value).__qualname__}"
 
 
 def apart(want: Any, have: Any) -> float:
-    """How far two values are from each other, relative to the size of the first: RMS of floats, the share of others; 1
-    where one alone is NaN or infinite (what overflows in eager's half precision need not in a fused kernel)."""
+    """The distance of two values: for floats the RMS difference relative to `want`'s RMS, for other dtypes the share of
+    elements that differ; 1 where only one of them is NaN or infinite (except where float16 in eager overflows, which a
+    fused kernel may avoid)."""
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return 0.0 if type(want) is type(have) and want == have else 1.0
     if want.shape != have.shape:
@@ -122,7 +124,8 @@ def apart(want: Any, have: Any) -> float:
 
 
 def unsteady(eager: Values, again: Values) -> dict[str, float]:
-    """The values that eager itself does not repeat, and how far its two runs are apart: infinitely for another form."""
+    """The values in which two eager runs differ, with their distance: infinite where a value is missing or has another
+    dtype, device or shape."""
     far = {name: min(apart(value, again.get(name)), MOST) for name, value in eager.items()}
     other = [name for name, value in eager.items() if name not in again or not _formed(value, again[name])]
     far |= dict.fromkeys(other, math.inf)
@@ -130,7 +133,7 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
 
 
 def unrepeated(name: str, far: float, again: Values) -> str:
-    """What eager does not repeat, in words; `far` as of `unsteady`."""
+    """A sentence about a value that eager does not repeat. `far`: its distance, as `unsteady` gives it."""
     shown = name.removesuffix(", written")
     if not math.isinf(far):
         return f"eager's {shown} differs by {far:.2g} from run to run"
@@ -140,7 +143,7 @@ def unrepeated(name: str, far: float, again: Values) -> str:
 
 
 def differences(eager: Values, got: Values) -> dict[str, float]:
-    """How far each float value is from eager's."""
+    """Name -> distance from eager's value, for each float value."""
     return {name: apart(value, got.get(name)) for name, value in eager.items() if is_float(value)}
 
 
@@ -155,9 +158,10 @@ def judged(
     levels: Levels,
     alone: Callable[[], Collection[str]] = tuple,
 ) -> CallRung:
-    """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked
-    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls; `alone`, where eager's is
-    NaN or infinite and it is not: what operations of eager's make that wider ones do not (see `Narrow`)."""
+    """Judges one rung and returns its row. `key`: names the rung's layer; `loose`: the values that eager does not
+    repeat, with their distance; `noise`: called only for a value beyond its tolerance and beyond the `levels` of
+    earlier calls; `alone`: called only where eager's value has NaN or infinities that the rung's lacks, and returns
+    which of these only narrow operations cause (see `Narrow`)."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -196,7 +200,7 @@ def judged(
 
 
 def _left_out(name: str, eager: Values, got: Values) -> str:
-    """The sentence about a value that only one of the two has."""
+    """The sentence about a value that only one of the two runs has."""
     if not name:
         return "what it leaves comes in another order"
     if name.endswith(REQUIRES):
@@ -212,14 +216,14 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
 
 
 def agree(eager: Values, got: Values) -> bool:
-    """Whether two runs left the same, bit for bit."""
+    """Whether two runs left the same values, bit for bit."""
     return all(
         name in got and apart(want, got[name]) == 0.0 and _formed(want, got[name]) for name, want in eager.items()
     )
 
 
 def _peak(want: Any, have: Any) -> float:
-    """How far the worst element is off, relative to the size of all; infinite where that says nothing."""
+    """The largest element-wise difference, relative to the RMS of `want`; infinite where it cannot be measured."""
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not want.numel():
         return math.inf
     far, size = float((have.to(want.dtype) - want).abs().max()), float(rms(want.to(torch.float32)))
@@ -249,8 +253,8 @@ def _difference(
 
 
 def _compared(name: str, want: Any, have: Any, noise: NoiseOf, lost: Collection[str]) -> Difference | None:
-    """`lost`: what is no reference where eager has it; what overflows in a half of eager's, say, need not where
-    operations are fused."""
+    """Compares two tensors. `lost`: "nan" and "inf" where eager's are no reference: an overflow in eager's float16,
+    say, need not occur where operations are fused."""
     truth = wide(want) if is_float(want) else want
     if lost and is_float(want):
         nan, inf = 0.0 if "nan" in lost else math.nan, 0.0 if "inf" in lost else math.inf
@@ -279,7 +283,7 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
         both = f"{name} is {_short(have)}, eager's is {_short(want)}"
         return f"{both} (tolerance {row.tolerance or 0:.1g}, relative)" if is_float(want) else both
     if difference.kind == "nan" or row.tolerance is None:
-        return f"{name}: {difference.text.replace(' and in float64', '')}"  # of a call there is no such run
+        return f"{name}: {difference.text.replace(' and in float64', '')}"  # a call has no float64 run
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"
 
 
@@ -303,7 +307,7 @@ def _tolerance(value: Any) -> float | None:
 
 def _raised(key: str, eager: Left, got: Left) -> Verdict:
     full = next((left.error for left in (eager, got) if "CUDA out of memory" in str(left.error)), None)
-    if full is not None:  # what is kept to compare with takes some, too
+    if full is not None:  # the copies kept for comparison take memory, too
         return skipped(f"the GPU's memory is not enough for it beside the program's own: {said(full)}")
     if eager.error is None:
         if got.error is not None and (lacking := missing(got.error)):
@@ -321,8 +325,8 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 
 
 def said(error: BaseException | None) -> str:
-    """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names
-    it; what an operator's fake function raised is inside Dynamo's explanation)."""
+    """The type of an exception and the first line of its message. For an error in a backend, the line after the one
+    that names the backend; for one in an operator's fake function, the error inside Dynamo's explanation."""
     while error is not None and type(error).__name__ == "CompilationError" and (deeper := inside(error)) is not None:
         error = deeper
     text = without_excerpt(str(error))
@@ -333,15 +337,15 @@ def said(error: BaseException | None) -> str:
 
 
 def user_line(error: BaseException | None) -> str:
-    """The innermost line of the user's own at which Dynamo was when it raised, as `train.py:19`, or ""."""
+    """The innermost user line that Dynamo was tracing when it raised, as `train.py:19`; "" where there is none."""
     stack = str(error).partition("\nfrom user code:\n")[2].partition("\n\n")[0]
     lines = [at for at in re.findall(r'File "([^"]+)", line (\d+)', stack) if not is_library(at[0])]
     return f"{Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""
 
 
 class Rounding(EagerMode):
-    """Moves every fresh float result of an operation in place, by as much as rounding could: a GPU rounds what it
-    multiplies in float32 to TF32 where the program lets it (`products`)."""
+    """A mode that perturbs each fresh float result of an operation in place, by as much as rounding could. `products`:
+    float32 matrix products by as much as TF32 does, which a GPU uses where the program allows it."""
 
     def __init__(self, seed: int, products: bool = False) -> None:
         super().__init__()
@@ -351,7 +355,7 @@ class Rounding(EagerMode):
         self._drawn = lambda below: int(torch.randint(below, (), **drawn))
 
     def after(self, func: Any, given: Any, output: Any) -> None:
-        """Moves what the operation made or wrote into."""
+        """Perturbs the results that the operation allocated or wrote into."""
         schema = getattr(func, "_schema", None)  # a higher-order operator has none
         if schema and (func.overloadpacket.__name__ in EXACT or torch.Tag.nondeterministic_seeded in (func.tags or ())):
             return
@@ -363,9 +367,10 @@ class Rounding(EagerMode):
                 self.move(tensor, coarse=coarse and tensor.dtype == torch.float32)
 
     def move(self, tensor: torch.Tensor, given: bool = False, coarse: bool = False) -> None:
-        """A float tensor, moved in place by rounding at random (see `judging.comparing.noise`), and as a whole by what
-        a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it. What is
-        `given` was not rounded: a half stays, which kernels compute with in float32, and so does a whole number."""
+        """Perturbs a float tensor in place, invisible to autograd: each element at random (see
+        `judging.comparing.noise`), and all together by the error of a sum inside the operation (the mean of a batch
+        norm, say). `given`: an input, which was not rounded: halves (kernels compute with them in float32) and whole
+        numbers stay."""
         if not _dense(tensor) or (given and tensor.element_size() < 4):
             return
         with t.look_up("DisableTorchFunction")():
@@ -386,16 +391,17 @@ class Rounding(EagerMode):
             tensor.data.copy_(exact + (by.masked_fill_(exact == exact.round(), 0.0) if given else by))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
-        """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""
+        """Numbers between -1 and 1 in the shape of a tensor, cut from one precomputed store: drawing new ones costs
+        more than the operation itself."""
         at = self._drawn(max(1, _UNITS - like.numel()))
         units = self._units[at:] if like.numel() <= _UNITS else self._units.repeat(-(-like.numel() // _UNITS))
         return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
 class Narrow(EagerMode):
-    """What operations make of numbers that they would not make in a wider dtype: `kinds` has "inf" and "nan" where one
-    leaves the range of float16 (a fused kernel computes in float32), "nan" where one alone makes a NaN (GELU of an
-    infinity, in float32)."""
+    """Finds NaN and infinities that operations would not give in a wider dtype. `kinds`: "inf" and "nan" where an
+    operation leaves the range of float16 (a fused kernel computes in float32); "nan" where an operation by itself gives
+    NaN (GELU of an infinity in float32)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -405,12 +411,12 @@ class Narrow(EagerMode):
         wider = t.tree_map(_wider, (args, kwargs or {}))
         output = func(*args, **(kwargs or {}))
         leaves = t.tree_leaves(output)
-        exact = getattr(getattr(func, "overloadpacket", None), "__name__", "") in EXACT  # memory that nobody wrote, say
+        exact = getattr(getattr(func, "overloadpacket", None), "__name__", "") in EXACT  # uninitialised memory, say
         dense = [(at, leaf) for at, leaf in enumerate(leaves) if _dense(leaf)]
         halves = {at: ~leaf.isfinite() for at, leaf in dense if leaf.dtype == torch.float16}
         others = {at: leaf.isnan() for at, leaf in dense if not exact and at not in halves}
         if any(bool(mask.any()) for mask in (*halves.values(), *others.values())):
-            with contextlib.suppress(Exception):  # an operator that has no other dtype
+            with contextlib.suppress(Exception):  # an operator without a kernel for the wider dtype
                 again = t.tree_leaves(func(*wider[0], **wider[1]))
                 if any(bool((again[at].isfinite() & mask).any()) for at, mask in halves.items()):
                     self.kinds |= {"nan", "inf"}
@@ -430,11 +436,11 @@ def _wider(value: Any) -> Any:
 
 def _dense(value: Any) -> bool:
     plain = is_float(value) and not value.is_complex() and value.element_size() > 1 and value.numel() > 0
-    return plain and not value.is_meta and not value._is_zerotensor()  # a zero of autograd's has no memory
+    return plain and not value.is_meta and not value._is_zerotensor()  # autograd's zero tensors have no memory
 
 
 def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
-    """What rounding alone may do to each value, by what it did in the samples."""
+    """Name -> the noise that rounding alone may cause in a value, from the perturbed runs `samples`."""
     by_name: dict[str, Noise] = {}
     for name, want in eager.items():
         if not isinstance(want, torch.Tensor) or want.is_meta:

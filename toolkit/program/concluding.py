@@ -1,10 +1,9 @@
-"""The conclusion from all calls of a program: one record, and the sentences, notes and tables about it. Imports no
-torch.
+"""Draws the conclusion from all calls of a program: one record, with its sentences, notes and tables.
 
-Also: runs the program that was written for a call several times, in fresh processes that find what pip installed, in a
-folder of PYTHONPATH or for the user, too, and no module of the program's own. Imports no torch.
+Also: runs the repro that was written for a call several times, in fresh processes that see packages installed by pip,
+in a folder of PYTHONPATH or for the user, too, and no module of the program's own. Imports no torch.
 
-Also: A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone
+Also: the drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone
 does to them.
 
 For example: `concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict` gives `'ok'`.
@@ -30,7 +29,7 @@ from ...dumps.store import open_run
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..isolation.cache import known_seed
-from ..isolation.fresh import BUG, GONE, Trial, run_many
+from ..isolation.fresh import BUG, GONE, FreshRun, run_many
 from ..node_values.seen import size_text
 from ..verdicts.ladder_words import kernel_check
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
@@ -59,8 +58,9 @@ WITHOUT = "--without-fault"
 
 
 class Repro(msgspec.Struct, frozen=True):
-    """The result of such a program. `says`: shows, passes or none; `codes`: of all runs (None: over the time limit);
-    `without`: the code with --without-fault; `printed`: what it printed."""
+    """The result of running a repro. `says`: "shows" (the failure), "passes" or "none" (not written); `codes`: exit
+    codes of all runs (None: over the time limit); `without`: the exit code with --without-fault; `printed`: its
+    output."""
 
     says: str = "none"
     path: str = ""
@@ -73,12 +73,12 @@ class Repro(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> str:
-        """The runs that show the failure, for the text: `3 of 3`."""
+        """How many runs show the failure, as text: `3 of 3`."""
         return f"{self.codes.count(BUG)} of {len(self.codes)}"
 
     @property
     def sentence(self) -> str:
-        """The sentence about the program."""
+        """The sentence about the repro for people."""
         if self.interrupted:
             return f"A repro was written, and interrupted before it was seen to fail: {self.path}."
         if self.says == "none":
@@ -102,7 +102,8 @@ class Repro(msgspec.Struct, frozen=True):
 
 
 def verified(call: Call, python: str, until: float = math.inf) -> Repro:
-    """The result of the programs that were written for a call, which end with the time, `until`, but have `LEAST_S`."""
+    """Runs the repros that were written for a call, and keeps the one that shows the failure. They run until the time
+    `until`, but at least LEAST_S."""
     until = max(until, time.monotonic() + LEAST_S)
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
@@ -127,15 +128,15 @@ def verified(call: Call, python: str, until: float = math.inf) -> Repro:
 
 
 def shown(program: Path, python: str, until: float = math.inf) -> Repro:
-    """Runs the program once; where that shows the failure, runs it again, and once with nothing compiled. An interrupt
-    ends them all, and the time does, `until`."""
+    """Runs the repro once; where it shows the failure, runs it again TIMES - 1 times, and once with nothing compiled.
+    An interrupt, or the time `until`, ends all runs."""
     began = time.monotonic()
     user = {name: os.environ[name] for name in os.environ if not name.startswith("GRAPHDBG")}
     folders = user.get("PYTHONPATH", "").split(os.pathsep)
     installed = [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
-    user |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(installed)}  # an empty one is none
+    user |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(installed)}  # an empty PYTHONPATH counts as unset
 
-    def run(times: int, *flags: str) -> list[Trial]:
+    def run(times: int, *flags: str) -> list[FreshRun]:
         limit_s = min(LIMIT_S, max(1.0, until - time.monotonic()))
         return run_many(program, times, *flags, limit_s=limit_s, python=python, seed=known_seed(), user=user)
 
@@ -158,13 +159,13 @@ def shown(program: Path, python: str, until: float = math.inf) -> Repro:
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 FACTOR = 16.0
-"""So many times what rounding alone does, at most of the steps, is a fault that acts at every step."""
+"""A difference of more than FACTOR times the rounding, at most of the steps, is a fault that acts at every step."""
 _SHOWN = 8
 
 
-class Series(msgspec.Struct):
-    """One value of one function over its calls: the relative differences of the last rung, and what rounding alone
-    does."""
+class CallSeries(msgspec.Struct):
+    """One value of a function over its calls. `differences`: of the last rung from eager, relative; `rounding`: what
+    rounding alone does."""
 
     function: str
     value: str
@@ -183,18 +184,18 @@ class Series(msgspec.Struct):
 class Drift(msgspec.Struct):
     """All series, the worst first, and the sentence about them."""
 
-    series: list[Series]
+    series: list[CallSeries]
     sentence: str
 
     @property
     def lines(self) -> list[str]:
-        """A line for each of the worst series, with a picture: one block per step, a factor of ten per height."""
+        """One line for each of the worst series, with a bar chart: one block per step, one height per factor of ten."""
         shown = {f"{series.function}(): {series.value}": series for series in self.series[:_SHOWN]}
         width = max(map(len, shown), default=0)
         return [f"{name:<{width}}  {_series_line(series)}" for name, series in shown.items()]
 
 
-def _series_line(series: Series) -> str:
+def _series_line(series: CallSeries) -> str:
     picture = "".join(map(_block, series.differences))
     return f"{picture}  at most {max(series.differences):.1e}; rounding alone {max(series.rounding):.1e}"
 
@@ -205,15 +206,15 @@ def _block(value: float) -> str:
 
 
 def drift(calls: Sequence[Call]) -> Drift | None:
-    """The drift of the calls that were looked at; None for fewer than three of a function."""
-    by_value: dict[tuple[str, str], Series] = {}
+    """The drift over the calls that were looked at; None where no function has three of them."""
+    by_value: dict[tuple[str, str], CallSeries] = {}
     for call in calls:
         for part in ("", "backward"):
             rows: list[Any] = [row for row in call.rows if row.part == part]
             if len(rows) < 2:
                 continue
             for value, far in rows[-1].differences.items():
-                curve = by_value.setdefault((call.function, value), Series(call.function, value, [], [], []))
+                curve = by_value.setdefault((call.function, value), CallSeries(call.function, value, [], [], []))
                 curve.calls.append(call.number)
                 curve.differences.append(far)
                 curve.rounding.append(rows[0].differences.get(value, 0.0))
@@ -252,17 +253,17 @@ _OVERWRITTEN = (
     f"{_NO_GRAPHS})"
 )
 ABOUT = 10.0
-"""What two measures of one difference may be apart."""
+"""The factor by which two measures of one difference may disagree."""
 _OWN_PATH = (
     "what the program itself does where torch.compiler.is_compiling() gives other results than what it does elsewhere"
 )
 _SHORT = 3
-"""Sentences of a finding that go into the verdict's own."""
+"""How many sentences of a finding go into the verdict's reason."""
 
 
 class ProgramTriage(msgspec.Struct):
-    """`calls`: what was looked at, in order; `counts`: how often each function was called; `exit_code`: the program's
-    own. `folder`: what is kept."""
+    """The result of `triage -- CMD`. `calls`: those looked at, in order; `counts`: how often each function was called;
+    `exit_code`: the program's; `folder`: where the records and recorded graphs are."""
 
     verdict: Verdict
     calls: list[Call]
@@ -299,8 +300,8 @@ def concluded(
     hung: str = "",
     late: str = "",
 ) -> ProgramTriage:
-    """The conclusion from all calls, in one record. `command`: empty for a block of a program; `hung`, `late`: why it
-    was ended, for a rung that may never end, or for which the time was over."""
+    """The conclusion from all calls, in one record. `command`: empty for a `with` block of a program; `hung`, `late`:
+    why the program was ended: a rung over its limit, or the time for everything used up."""
     seen = max((call.number for call in program.calls), default=0) + 1
     recording = recorded(command)
     triaged = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
@@ -337,11 +338,13 @@ def concluded(
         triaged.verdict = _ended(program, died, folder, hung or late, code)
         script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
         plain = ["python", *command] if script else command
-        alone = [f"env TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
+        lost = any(candidate.lost for candidate in program.calls)
+        blocking = "CUDA_LAUNCH_BLOCKING=1 " if lost else ""  # the line of the program is then that of the kernel
+        alone = [f"env {blocking}TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
-            lost = any(candidate.lost for candidate in program.calls)
-            after = [*alone, *recording] if lost else recording if died else going_on or alone
+            with_inputs = [*alone, *recorded(command, "--when", "error")]
+            after = with_inputs if lost else recording if died else going_on or alone
             at_limit = program.raised.startswith("FailOnRecompileLimitHit")
             triaged.verdict = triaged.verdict.then(*(recording if at_limit else alone if own else after))
     else:
@@ -363,9 +366,9 @@ def concluded(
 
 
 def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
-    """The verdict on the graphs of a call that departs where they were judged, with its inputs and beside a float64 run
-    that the call itself has none of, to differ by rounding alone, and about as much; or not to repeat themselves in
-    eager, though the call did."""
+    """The verdict on the graphs of a departing call where it explains the departure: with the call's inputs and beside
+    a float64 run (which the call itself lacks) they differ by rounding alone, and about as much as the call; or eager
+    does not repeat them, though it repeated the call. Else None."""
     row, judged = call.failed if call is not None else None, graphs.verdict
     if call is None or row is None or judged is None or call.operator is not None:
         return None
@@ -373,18 +376,18 @@ def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
         return None
     in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
     numbers = row.verdict.kind in ("wrong_numbers", "nan")
-    elements = graphs.decided and row.verdict.kind == "nan"  # such a row's error says nothing of how many
+    elements = graphs.decided and row.verdict.kind == "nan"  # a NaN row's error does not count elements
     as_much = elements or judged.verdict == "nondeterministic" or graphs.size >= (row.error or 0.0) / ABOUT
     return judged if in_graphs and numbers and as_much else None
 
 
 def with_program(verb: str, command: Sequence[str], *flags: str) -> list[str]:
-    """The command of ours that does something with a program; none for a block of a program."""
+    """The graphdbg command that applies `verb` to the program; empty for a `with` block of a program."""
     return [shlex.join(["graphdbg", verb, *flags, "--", *command])] if command else []
 
 
 def recorded(command: Sequence[str], *flags: str) -> list[str]:
-    """The commands that record a program and judge what was recorded; none for a block of a program."""
+    """The commands that record the program and judge its recorded graphs; empty for a `with` block of a program."""
     run = str(free_path("graphdbg-run", bare=False))
     record = with_program("dump", command, *flags, "-o", run)
     return [*record, f"graphdbg triage {run} --trust"] if record else []
@@ -395,8 +398,8 @@ def _by(code: int) -> str:
 
 
 def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: int) -> Verdict:
-    """The verdict on a program that did not end well, in which no call departs: in what, and whether eager does the
-    same."""
+    """The verdict on a program that ended with an error though no call departs: where it ended, and whether eager
+    raises the same."""
     if (lost := next((call for call in program.calls if call.lost), None)) is not None:
         return cannot_tell(f"{lost.place}: {lost.why}; what the program did then says nothing")
     raising = next((call for call in program.calls if call.key == program.raised_in and call.said), None)
@@ -448,7 +451,7 @@ def _line(call: Call) -> str:
 
 
 def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
-    """The verdict on a call that departs, with the verdict on its graphs."""
+    """The verdict on a departing call, combined with the verdict on its graphs."""
     row = call.failed
     assert row is not None
     own = row.rung == PROGRAM
@@ -457,7 +460,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         "only in the program's own call" if own else f"from {row.rung} on"
     )
     last = next(other for other in reversed(call.rows) if other.part == row.part)
-    if last.verdict.failed and last.verdict.kind != row.verdict.kind:  # what the user sees
+    if last.verdict.failed and last.verdict.kind != row.verdict.kind:  # the last rung's failure is what the user sees
         reason += f" (under {last.rung}: {last.verdict.reason})"
     where = Where(line=row.verdict.where.line if row.verdict.where else _line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
@@ -479,7 +482,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         steps = judged.next
-        if not steps and judged.fault == "custom_pass" and again:  # a process of ours has no part of the program's
+        if not steps and judged.fault == "custom_pass" and again:  # graphdbg's own process lacks the pass
             reason += ". Correct it in the program, then judge it again"
             steps = again
         elif not steps and graphs.run:
@@ -488,7 +491,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
     minify, further = with_program("minify", command) if own or row.rung in BACKENDS else [], list[str]()
     if call.lost:
-        minify, further = [], recorded(command)
+        minify, further = [], recorded(command, "--when", "error")
     elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
         further = [check]
     if call.fresh == "agrees" and FROZEN in call.notes and not call.first and row.rung not in MEANS:
@@ -521,7 +524,7 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
 
 
 def _of_graph(graphs: JudgedCall, judged: Verdict) -> tuple[str, str]:
-    """The id of the graph that fails, and how."""
+    """The id of the failing graph, and a sentence how it fails."""
     at = judged.where.graph if judged.where is not None else ""
     return at.rpartition("/run-")[2].partition("/")[2] or at, _shortened(graphs.op or judged.reason)
 
@@ -532,7 +535,7 @@ def _advice(finding: NodeMismatch) -> str:
 
 
 def _shortened(sentence: str) -> str:
-    """The sentence on what is to blame, without the counts and the time."""
+    """The sentence on what is to blame, without compile counts, workarounds and times; at most _SHORT parts."""
     parts = re.split(r"\. (?=[A-Z0-9])", sentence.strip().rstrip("."))
     kept = [part for part in parts if not part.startswith("Work around") and not re.match(r"\d+ compiles? \(", part)]
     return ". ".join(kept[:_SHORT])
@@ -549,7 +552,7 @@ def _of_call(call: Call) -> Verdict:
 
 
 def _path(calls: Sequence[Call]) -> str:
-    """Behind "eager": that it was made to take the path of compiled code, where it was."""
+    """A suffix to "eager": that eager was made to take the path of compiled code; "" where it was not."""
     as_compiled = any(AS_COMPILED in call.notes for call in calls)
     return as_compiled * " on the path of torch.compiler.is_compiling(), but its results differ without"
 
@@ -579,7 +582,8 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
 
 
 def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
-    """For people: of the call that departs each rung, else of each function its largest differences."""
+    """Table rows for people: each rung of the departing call; without one, of each call looked at its largest
+    difference per rung."""
     if triaged.at is not None:
         part = triaged.at.failed.part if triaged.at.failed else ""
         rows = [row for row in triaged.at.rows if row.part == part]

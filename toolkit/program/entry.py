@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def start_from_environment() -> None:
-    """Runs calls beside the program's own until this process ends; a fork of it does not. Called by torch's plug-in
-    group at `import torch` (see `recorder.autoload`)."""
+    """Starts the runs beside compiled calls, until this process ends; its forks do not run any. Called by torch's
+    plug-in group at `import torch` (see `recorder.autoload`)."""
     from .shadowing import Shadow
 
     shadow = Shadow(Path(os.environ[VARIABLE]), **json.loads(os.environ.get(OPTIONS) or "{}"))

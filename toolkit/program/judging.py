@@ -1,8 +1,8 @@
-"""Judges the graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has
-to import to see it.
+"""Judges the graphs of the first call that departs: which graph fails, what in it is to blame, and which modules a
+graphdbg process has to import to see the failure.
 
-Asked in the program's own process where that became the server, else in one of ours: without, then with the modules
-that the program imported. Imports no torch.
+Runs in the program's own process where that became the server; else in a graphdbg process, first without and then with
+the modules that the program imported. Imports no torch.
 
 For example:
 
@@ -25,7 +25,7 @@ import msgspec
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.opening import text_if_there
 from ...dumps.store import Run, SavedGraph, resolve
-from ..blame.bisect import bisect
+from ..blame.bisect import INTERRUPTED, bisect
 from ..blame.partners import compile_of
 from ..isolation import ForkServer, opened
 from ..isolation.imports import TRUST, option_words
@@ -40,21 +40,22 @@ Report = Callable[[str], object]
 
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
 _LEAST_S = 60.0
-"""Graphs are judged for so long even where the time is over: without that nobody knows whether the fault is in one."""
+"""Graphs are judged for at least this long, even when the time is up: otherwise nobody knows whether a graph is at
+fault."""
 MEANS = {
     "dynamo": "Dynamo's own work: what it captures, resumes and puts back",
     "aot_eager": "AOTAutograd's own work, in its tracing or around the graphs",
 }
-"""Rung outside of the graphs -> what it adds."""
+"""Rung whose failure may lie outside the graphs -> what it adds to the rung before."""
 _MOST = 8
-"""Modules of the program's that are imported one by one."""
+"""How many modules of the program are imported one by one."""
 
 
 class JudgedCall(msgspec.Struct):
-    """The verdict on the graphs of a call that departs. `verdict`: None where none could be judged; `size`: the largest
-    error, the rung's or eager's own, or share of elements of a graph that differs by rounding; `decided`: in one of
-    them rounding decides such elements; `apart`: judged in a process of ours, without what the program's own script
-    changes in torch."""
+    """The verdict on the graphs of a departing call. `verdict`: None where no graph could be judged; `op`: the sentence
+    on what is to blame; `size`: over graphs that differ by rounding, the largest error (the rung's or eager's own) or
+    share of elements; `decided`: in one of them rounding flips a decision; `apart`: judged in a graphdbg process,
+    without the changes that the program's script makes to torch."""
 
     verdict: Verdict | None = None
     op: str = ""
@@ -71,8 +72,8 @@ class JudgedCall(msgspec.Struct):
 
 
 def judgeable(program: Program) -> Call | None:
-    """The first call that departs, where its graphs were recorded and mean something: under a backend of the program's
-    own they do not, and where an operator of the user's is at fault they need not be judged."""
+    """The first departing call, where its recorded graphs are worth judging: not under a backend of the program's own,
+    and not where an operator of the user is at fault. None otherwise."""
     call = departing(program)
     if call is None or call.failed is None or call.operator is not None or not call.run:
         return None
@@ -87,9 +88,10 @@ def judge_graphs(
     stopped: Callable[[], bool] = lambda: False,
     max_time_s: float = math.inf,
 ) -> JudgedCall:
-    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
-    `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
-    too; `stopped`: whether somebody asked to end, so that nothing more is looked for; `max_time_s`: nor after it."""
+    """Judges the recorded graphs of a call: the worst verdict, and the operation, pass or lowering that is to blame.
+    `modules`: file -> name of the modules that the program imported, of which a graphdbg process may need one before a
+    graph fails there, too; `stopped`: whether the user interrupted; after that, and after `max_time_s`, no further
+    search begins."""
     until = time.monotonic() + max_time_s
     report(f"judging the graphs of {call.place}")
     judged = JudgedCall(run=call.run, apart=server is None)
@@ -142,7 +144,8 @@ def _judge(
             report(f"looking for what is to blame in {graph.id}")
             blamed = bisect(graph, server=used, imports=imports, max_time_s=seconds, narrate=lambda text: None)
             if blamed.stopped and not blamed.findings:
-                report(f"not found in the {seconds:.0f} s that were left for it (see --max-time)")
+                late = f"not found in the {seconds:.0f} s that were left for it (see --max-time)"
+                report("interrupted before it was found" if blamed.stopped == INTERRUPTED else late)
                 break
             if blamed.reproduced:
                 judged.op = blamed.sentence or judged.op
@@ -156,15 +159,15 @@ def _size(row: GraphRow) -> float:
 
 
 def _likely(modules: Mapping[str, str]) -> list[str]:
-    """Files of modules, those first that touch torch: as many as are imported one by one."""
+    """The module files to import one by one: at most _MOST, first those whose text touches torch."""
     return sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
 
 
 def _importing(
     run: Run, verdict: Verdict, modules: Mapping[str, str], report: Report, until: float = math.inf
 ) -> Verdict:
-    """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
-    there, too; as it is where the time is over, `until`."""
+    """The verdict with `next` commands that work in a graphdbg process: with the modules whose import makes the graph
+    fail there, too; without commands where it never fails there; unchanged where the time is over at `until`."""
     named = minified(verdict, run) or _graph_of(run, verdict)
     if named is None or not verdict.next:
         return verdict
@@ -194,7 +197,7 @@ def _fails(graph: SavedGraph, files: Sequence[str], server: ForkServer, until: f
     try:
         verdict = replay(graph, outputs=False, imports=files, server=server, limit_s=left_s, patient=False).verdict
         return verdict.failed and (time.monotonic() < until or verdict.kind != "hang")
-    except EnvironmentLackError:  # an operator of the program's that these do not bring
+    except EnvironmentLackError:  # these modules do not define an operator of the program's
         return False
 
 
@@ -213,14 +216,14 @@ def _named(files: Sequence[str], modules: Mapping[str, str]) -> list[str]:
 
 
 def _spelled(file: str, name: str) -> str:
-    """A module as `--import` finds it from here: its name where that leads to it (a repro can then import it), else its
-    file."""
+    """A module as `--import` finds it from the current folder: its name where that leads to the file (a repro can then
+    import it), else the file."""
     places = (Path(*name.split(".")).with_suffix(".py"), Path(*name.split("."), "__init__.py"))
     return name if any(place.exists() and place.samefile(file) for place in places) else file
 
 
 def _touches_torch(file: str) -> bool:
-    """Whether a module's text names something of torch's own, or registers an operator."""
+    """Whether a module's text names a private part of torch or torch.library."""
     return re.search(r"torch\.(_|library)", text_if_there(file)) is not None
 
 
@@ -230,7 +233,8 @@ def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
 
 
 def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
-    """The failing graph's Dynamo graph, which holds what is done before it, and the graph itself."""
+    """The graphs to blame, in order: the Dynamo graphs of the failing graph's compile, which include earlier
+    transformations, then the failing graph itself."""
     failing = _graph_of(run, verdict)
     if failing is None:
         return []

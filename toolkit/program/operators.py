@@ -1,11 +1,11 @@
 # pyright: basic
-"""What single operations of a run in eager tell: an operator of the user's own that does otherwise than its fake
-function or its schema says, and the first operation that does not repeat itself.
+"""Inspects single operations of an eager run: finds a custom operator that contradicts its fake function or its schema,
+and the first operation that does not repeat itself.
 
-Each call of an own operator is checked as a graph of one node. Where eager does not repeat itself the call runs twice
-with every operation's arguments and results written down as numbers: the first result that differs on equal arguments
-is the kernel's, which a seed, an unordered sum or another rule of its own explains; an argument that differs and that
-no operation made was read from elsewhere, or is memory that was never written.
+Each call of a custom operator is checked as a graph of one node. Where eager does not repeat itself, the call runs
+twice with a checksum of every operation's arguments and results: the first result that differs on equal arguments
+blames that kernel (a seed, an unordered sum or another cause of its own); an argument that differs, though no operation
+produced it, was read from elsewhere or is uninitialised memory.
 
 For example: `watching = Watching()`, then `with watching: step(x)`; `watching.found` is a NodeMismatch, or None.
 
@@ -36,8 +36,8 @@ from .reach import user_place
 
 
 class Watching(EagerMode):
-    """Checks operators that are not torch's until one is wrong. `found`: what that is; `unasked`: one whose fake
-    function raises or is missing."""
+    """Checks custom operators until one is wrong. `found`: the wrong one; `unasked`: one whose fake function raises or
+    is missing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Watching(EagerMode):
 
 
 def _alone(func: Any, args: Any, kwargs: Any, stack: str) -> tuple[fx.GraphModule, list[torch.Tensor]]:
-    """A graph of this call alone, with what the fake function says, and its inputs."""
+    """A graph of this call alone, with fake results as `meta["val"]`, and the tensors that are its inputs."""
     mode = t.FakeTensorMode(shape_env=t.ShapeEnv(), allow_non_fake_inputs=True, static_shapes=True)
     graph, given, placeholders = fx.Graph(), [], {}
     names = {id(value): argument.name for argument, value in zip(func._schema.arguments, args, strict=False)}
@@ -99,9 +99,9 @@ _NOTHING_WROTE = (
 
 
 class Step(NamedTuple):
-    """One operation: its name, alone and with the user's line, its arguments and results as numbers, and whether it
-    draws random numbers. `unwritten`: its arguments that lie in memory which was not written as a whole, where it reads
-    them (a view does not)."""
+    """One operation: its name, alone and with the user's line, checksums of its arguments and results, and whether it
+    draws random numbers. `unwritten`: checksums of the arguments that it reads from memory not yet written as a whole
+    (a view reads nothing)."""
 
     name: str
     place: str
@@ -112,19 +112,19 @@ class Step(NamedTuple):
 
 
 POISONS = (0x44, 0x3A)
-"""Bytes, about 800 and 0.001 as float32. Two, as that memory may hold one of them already."""
+"""Fill bytes: about 800 and 0.001 as float32. Two, since the memory may happen to hold one of them."""
 
 
 class Poison(EagerMode):
-    """Fills the floats that `empty` and its like leave unwritten, so that what depends on them differs; an index
-    filled so would end the device."""
+    """Fills the float tensors that `empty` and its like return with a byte, so that results that depend on them differ.
+    Integers stay: an index filled so would crash the device."""
 
     def __init__(self, byte: int) -> None:
         super().__init__()
         self.byte = byte
 
     def after(self, func: Any, given: Any, output: Any) -> None:
-        """Fills what such an operation returns."""
+        """Fills the result of an operation that returns uninitialised memory."""
         if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
             for tensor in t.tree_leaves(output):
                 plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
@@ -132,23 +132,23 @@ class Poison(EagerMode):
                     fill(tensor, poison=self.byte)
 
 
-class Waiting(EagerMode):
-    """Waits for the device after each operation."""
+class WaitForDevice(EagerMode):
+    """Synchronises with the device after each operation."""
 
     def after(self, func: Any, given: Any, output: Any) -> None:
-        """Waits."""
+        """Synchronises."""
         settle()
 
 
 class Tracing(EagerMode):
-    """Records each operation."""
+    """Records each operation as a Step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[Step] = []
         self.unwritten: dict[int, torch.Tensor] = {}
         self.wrote: dict[int, str] = {}
-        """Who wrote last into it, though not all of it at once."""
+        """Storage -> the operation that last wrote a part of it."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not hasattr(func, "_schema"):
@@ -182,7 +182,8 @@ class Tracing(EagerMode):
         return output
 
     def left(self) -> list[tuple[str, Any]]:
-        """What the memory holds that was never written as a whole, with who wrote last into it."""
+        """The contents (as checksums) of memory that was never written as a whole, each with the operation that last
+        wrote into it."""
         whole = lambda tensor: torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())  # noqa: E731
         there = [(place, self.unwritten[key]) for key, place in self.wrote.items() if key in self.unwritten]
         return [(place, _number(whole(tensor))) for place, tensor in there]
@@ -205,8 +206,8 @@ def _number(value: Any) -> Any:
 
 
 def first_difference(run: Callable[[Any], object]) -> str:
-    """The first operation that does not repeat itself, why, and what to do; "" where two runs of every operation are
-    equal. `run` runs the call once from its start under the mode that it is given."""
+    """Names the first operation that does not repeat itself, why, and what to do; "" where two runs of every operation
+    are equal. `run` runs the call once from its start under the given mode."""
     modes = _twice(run)
     for first, second in zip(*(mode.steps for mode in modes), strict=False):
         place = first.place
@@ -236,7 +237,7 @@ def first_difference(run: Callable[[Any], object]) -> str:
 
 
 def draws(run: Callable[[Any], object]) -> list[str]:
-    """The operations that draw random numbers, each once."""
+    """The operations that draw random numbers, with the user's lines, without repeats."""
     mode = Tracing()
     run(mode)
     return list(dict.fromkeys(step.place for step in mode.steps if step.random))

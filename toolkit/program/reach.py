@@ -1,9 +1,10 @@
 # pyright: basic
-"""What a call of a function can reach: tensors, and Python objects that can be put back, each with the name that users
-know.
+"""Finds what a call of a function can reach: tensors, and Python objects whose state can be restored, each with the
+name that users know.
 
-From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What
-torch, the standard library and installed packages keep in their own modules is not followed. Changes nothing.
+It starts from the arguments, the object that a method is bound to, closures, defaults and the globals that the code
+names. What torch, the standard library and installed packages keep in their own modules is not followed. Changes
+nothing.
 
 >>> reached = reach(model.forward, (x,), {})
 >>> [name for name, _ in reached.tensors]
@@ -33,16 +34,17 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import torch_private as t
 
 _DRAWN = 4
-"""By how much the generator's offset grows when the state is made again."""
+"""By how much the generator's offset grows when the dropout state is made again."""
 
 
 class CudnnDropout(NamedTuple):
-    """The state on one GPU."""
+    """cuDNN's dropout state on one GPU, with a generator's interface."""
 
     device: torch.device
 
     def getstate(self) -> torch.Tensor:
-        """A copy of it, (bytes,) of uint8 on the GPU; empty where the next use makes a new one, which stays so."""
+        """A copy of the state, (bytes,) of uint8 on the GPU; empty where none exists yet. Restores the generator
+        afterwards."""
         before = torch.cuda.get_rng_state(self.device)
         state = self._held()
         if torch.equal(before, torch.cuda.get_rng_state(self.device)):
@@ -51,18 +53,19 @@ class CudnnDropout(NamedTuple):
         return torch.empty(0, dtype=state.dtype, device=self.device)
 
     def setstate(self, state: torch.Tensor) -> None:
-        """Restores a copy. The generator, restored before, keeps its state."""
+        """Restores a copy of the state; nothing for an empty one. The GPU's generator, restored before, ends as it
+        was."""
         if not state.numel():
             return
         generator = torch.cuda.get_rng_state(self.device)
-        generator.view(torch.int64)[1] -= _DRAWN  # seed and offset
+        generator.view(torch.int64)[1] -= _DRAWN  # the state holds seed and offset
         torch.cuda.set_rng_state(generator, self.device)
         self._held().copy_(state)
 
     def _held(self) -> torch.Tensor:
         with torch.no_grad(), torch.autocast("cuda", enabled=False), _Seen() as seen:
             flat, single = torch.ones(16, device=self.device), torch.ones(1, 1, 1, device=self.device)
-            weights = [flat[:4].view(4, 1), flat[4:8].view(4, 1), flat[8:12], flat[12:]]  # in one piece, or torch warns
+            weights = [flat[:4].view(4, 1), flat[4:8].view(4, 1), flat[8:12], flat[12:]]  # one buffer, or torch warns
             torch.lstm(single, (single, single), weights, True, 1, 0.5, True, False, False)
         return seen.state
 
@@ -81,15 +84,15 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleT
     torch.device,
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
 NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
-"""Classes of Python's own whose objects hold what is the user's."""
+"""Classes of the standard library whose instances hold the user's values."""
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "FSDPState")
 _LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), f"{Path(torch.__file__).parent}{os.sep}")
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
 class Restorable(NamedTuple):
-    """A Python object that can be put back: its kind decides how. `outside`: reached only by closure or globals, and no
-    module or optimizer's."""
+    """A Python object whose state can be restored. `kind`: decides how; `outside`: reached only through a closure or
+    globals, and no part of a module or optimizer."""
 
     name: str
     owner: Any
@@ -98,22 +101,22 @@ class Restorable(NamedTuple):
 
 
 class Reached:
-    """All that a call reaches. `refused`: why the call cannot be run twice, or ""."""
+    """All that a call can reach. `refused`: why the call cannot be run twice, or ""."""
 
     def __init__(self) -> None:
         self.tensors: list[tuple[str, torch.Tensor]] = []
         self.boxes: list[Restorable] = []
         self.generators: list[Any] = []
         self.once: list[tuple[str, Any]] = []
-        """What can be read but once: iterators and files."""
+        """Objects that can be read only once: iterators and files."""
         self.refused = ""
         self.replicas: list[DistributedDataParallel] = []
         self.backward = False
-        """Whether it runs a backward of its own: then hooks on leaves are called."""
+        """Whether the function calls a backward itself: hooks on leaves are then followed, too."""
 
 
 def callable_of(function: Any) -> tuple[Any, Any]:
-    """The innermost function, and the object it is bound to."""
+    """The innermost function under modules, partials and wrappers, and the object that it is bound to (or None)."""
     while True:
         owner = getattr(function, "__self__", None)
         if type(replica := function if owner is None else owner) is DistributedDataParallel:
@@ -133,7 +136,7 @@ def callable_of(function: Any) -> tuple[Any, Any]:
 
 
 def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reached:
-    """All that a call may read or write."""
+    """Collects all that a call may read or write."""
     reached, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
     later = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
@@ -170,13 +173,13 @@ _CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
 
 
 def _user_function(inner: Any, owner: Any) -> Any:
-    """The function that the user wrote: of a module that is called its `forward`."""
+    """The function that the user wrote: `forward`, where a module is called."""
     called = isinstance(owner, torch.nn.Module) and getattr(inner, "__name__", "") in _CALLS
     return getattr(type(owner), "forward", inner) if called else inner
 
 
 def argument_names(inner: Any, owner: Any) -> list[str]:
-    """The names of positional arguments, without that of the object that a method is bound to."""
+    """The names of the positional arguments, without `self` of a bound method."""
     code = getattr(_user_function(inner, owner), "__code__", None)
     if code is None:
         return []
@@ -189,8 +192,8 @@ def _is_read_once(value: Any) -> bool:
 
 
 class Reading:
-    """Whether any of what can be read but once is read inside a block: by its position, or by a call of its `__next__`,
-    which not every position shows.
+    """Watches whether a block reads an iterator or file that can be read only once: by its position, or by a call of
+    its `__next__` where the position does not show it.
 
     >>> numbers = iter([1, 2])
     >>> with Reading([("numbers", numbers)]) as reading:
@@ -223,7 +226,7 @@ class Reading:
             self._read += [frame, *(frame.f_locals.get(name) for name in first)]
 
     def why(self) -> str:
-        """Why the call in the block cannot be made again, or ""."""
+        """Why the block's call cannot be repeated, or ""."""
         if self._codes and not self._watched:
             name, value = self._once[0]
             hidden = "and the program's own profiler hides whether it reads that"
@@ -236,24 +239,24 @@ class Reading:
 
 
 def _position(value: Any, deep: int = 3) -> Any:
-    """Where an iterator or a file is, as far as that can be seen; None where not at all. Raises nothing."""
+    """The position of an iterator or file, where it can be determined; else None. Raises nothing."""
     try:
         if isinstance(value, io.IOBase):
             return value.closed or not value.readable() or value.tell()
         if isinstance(value, types.GeneratorType):
             return value.gi_frame is None
         parts = [*slots_of(value).values(), *getattr(value, "__dict__", {}).values()]
-        if not parts:  # as copying asks an iterator of Python's own
+        if not parts:  # an iterator of the standard library: ask `__reduce__`, as copying does
             _, arguments, *state = value.__reduce__()
             parts = [*arguments, *state]
-    except Exception:  # noqa: BLE001 - of any class
+    except Exception:  # noqa: BLE001 - any class of the program's may raise
         return None
     inner = [_position(part, deep - 1) if deep and _is_read_once(part) else _Same(part) for part in parts]
     return None if None in inner else inner
 
 
 class _Same:
-    """A plain value, or this very object."""
+    """Compares a part of a position: plain values by value, other objects by identity."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -261,7 +264,7 @@ class _Same:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Same):
             return False
-        if type(self.value) is list and type(other.value) is list:  # the rest of a dictionary's iterator
+        if type(self.value) is list and type(other.value) is list:  # the remaining items of a dictionary's iterator
             return len(self.value) == len(other.value)
         plain = isinstance(self.value, (int, str, range)) and type(self.value) is type(other.value)
         return self.value is other.value or (plain and self.value == other.value)
@@ -333,11 +336,11 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
 
 
 def array_of(value: Any) -> torch.Tensor | None:
-    """A tensor in the memory of a NumPy array that can be written; None for anything else."""
+    """A tensor that shares memory with a writable NumPy array; None for anything else."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray) or not value.flags.writeable:
         return None
-    with contextlib.suppress(TypeError, ValueError):  # its numbers or its strides are none of torch's
+    with contextlib.suppress(TypeError, ValueError):  # a dtype or strides that torch does not support
         return torch.from_numpy(value)
     return None
 
@@ -348,18 +351,18 @@ def slots_of(value: Any) -> dict[str, Any]:
     for base in type(value).__mro__:
         for key, slot in vars(base).items() if "__slots__" in vars(base) else ():
             if isinstance(slot, types.MemberDescriptorType):
-                with contextlib.suppress(AttributeError):  # empty
+                with contextlib.suppress(AttributeError):  # a slot without a value
                     slots[key] = slot.__get__(value)
     return slots
 
 
 def _own_class(value: Any) -> bool:
-    """Whether it is a class of the program's own, whose attributes can change."""
+    """Whether a value is a class defined by the program, whose attributes can change."""
     return isinstance(value, type) and own_file(sys.modules.get(value.__module__)) != ""
 
 
 def own_file(module: Any) -> str:
-    """The file of a module that is no library's, or ""."""
+    """The source file of a module that belongs to the user; "" for a library's."""
     file = str(getattr(module, "__file__", None) or "")
     home = str(getattr(module, "__name__", "")).partition(".")[0]
     ours = home in ("torch", "graphdbg") or home in sys.stdlib_module_names
@@ -367,8 +370,7 @@ def own_file(module: Any) -> str:
 
 
 def own_modules() -> dict[str, str]:
-    """Name -> file of the modules that this program has imported and that are no library's, but for the program
-    itself."""
+    """Name -> file of the user's modules that this program has imported, without the main script."""
     main = own_file(sys.modules.get("__main__"))
     files = {name: own_file(module) for name, module in list(sys.modules.items())}
     itself = Path(main).absolute() if main else None
@@ -376,7 +378,7 @@ def own_modules() -> dict[str, str]:
 
 
 def class_state(value: type) -> dict[str, Any]:
-    """The attributes of a class that are neither code nor its machinery."""
+    """The attributes of a class, without methods, properties and names that begin with `__`."""
     code = (
         types.FunctionType,
         classmethod,
@@ -393,7 +395,7 @@ def _is_state(value: Any) -> bool:
 
 
 def _followed(value: Any) -> bool:
-    """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's or
+    """Whether an object's attributes are followed: those of users' objects, modules and optimizers; not of torch's or
     Triton's own machinery (a kernel keeps what it compiled at its first launch)."""
     home = type(value).__module__.partition(".")[0]
     return (
@@ -435,11 +437,12 @@ def _named(code: types.CodeType | None) -> list[str]:
 
 @functools.cache
 def is_library(file: str) -> bool:
-    """Whether a file is Python's or an installed package's, also in a folder of PYTHONPATH (`pip install --target`)."""
+    """Whether a file belongs to Python or an installed package, also in a folder of PYTHONPATH (`pip install
+    --target`)."""
     return (
         file.startswith(_LIBRARIES)
         or "<frozen" in file
-        or not _INSTALLED.isdisjoint(Path(file).parts)  # another Python's, or a distribution's without RECORD
+        or not _INSTALLED.isdisjoint(Path(file).parts)  # of another Python, or of a distribution without RECORD
         or any(
             file.startswith(folder + os.sep) and Path(file).relative_to(folder).parts[0] in _installed_into(folder)
             for folder in sys.path
@@ -460,7 +463,8 @@ def _installed_into(folder: str) -> set[str]:
 
 
 def user_place() -> tuple[str, int]:
-    """File and line of the innermost frame that is neither a library's nor ours, else of the outermost."""
+    """File and line of the innermost frame outside libraries and graphdbg; of the outermost frame where there is
+    none."""
     frame, ours = sys._getframe(1), (f"{Path(__file__).parents[2]}{os.sep}", "<eval_with_key>")
     while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
         frame = frame.f_back
@@ -468,7 +472,8 @@ def user_place() -> tuple[str, int]:
 
 
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:
-    """Name, file and line of a function as users know it; of one of torch's, where it was given to torch.compile."""
+    """Name, file and line of a function as users know it; for a library's function the line where it was given to
+    torch.compile."""
     inner, owner = callable_of(function)
     inner = inspect.unwrap(_user_function(inner, owner))
     if isinstance(owner, torch.nn.Module):

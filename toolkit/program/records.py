@@ -1,5 +1,5 @@
-"""The records of a shadowed program, one JSON object per line, and read again by the command that started it. Imports
-no torch.
+"""The records of a shadowed program: one JSON object per line, written by the program and read by the command that
+started it. Imports no torch.
 
 For example: `[call.function for call in read(folder)]` gives `['step']`.
 """
@@ -20,7 +20,7 @@ from ..verdicts.verdict import OK, Verdict
 
 FILE = "calls.jsonl"
 TRACE_SIGNAL = signal.SIGUSR1
-"""Sent to a process before it is killed: it then writes where it is (`traced`)."""
+"""Sent to a process before it is killed: it then writes its stacks to a file (see `aside.traced`)."""
 VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"
 BACKENDS = {
     "dynamo": "eager",
@@ -28,31 +28,32 @@ BACKENDS = {
     "decomposed": "aot_eager_decomp_partition",
     "inductor": "inductor",
 }
-"""Rung -> the backend of torch's that it is."""
+"""Rung -> the torch backend that it runs."""
 PROGRAM = "program"
-"""The row of the program's own call, where it alone departs."""
+"""The rung of a row about the program's own call, where only that departs."""
 DEFAULT_CALLS = 3
 ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
-"""A program with torch alone, and one that imports the program's own modules."""
+"""The file of a repro that needs torch alone, the file of one that imports the program's modules, and the folder of
+these."""
 
 
 DRAWN = "draws random numbers"
 AS_COMPILED = "it calls torch.compiler.is_compiling(): eager was made to take the compiled path"
 REPLICA = "DistributedDataParallel runs as its module alone"
 FILTERED = " leaves guards out; what runs beside it keeps them all"
-"""The notes on such calls; of the last, behind what leaves them out."""
+"""Notes on such calls; FILTERED follows the name of the setting that leaves guards out."""
 FROZEN = "freezing makes constants of its parameters"
-"""The note on a call that is compiled with Inductor's `freezing`."""
+"""The note on a call compiled with Inductor's `freezing`."""
 
 
 LOST = "after which its process can run nothing on the device"
 
 
 class CallRung(msgspec.Struct):
-    """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
-    `tolerance`: what is never called wrong of its dtype, `rounding`: beyond that, how far rounding alone may move it;
-    `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients; `differences`: of each value
-    where calls are followed over steps (eager's own: what rounding alone does)."""
+    """One rung of one call. `value`: the value furthest from eager's; `error`: its distance, relative to its size;
+    `tolerance`: a distance that its dtype always allows; `rounding`: where `error` is beyond that, how far rounding
+    alone may move it; `size`: its dtype and shape; `part`: "" for the call, "backward" for its gradients;
+    `differences`: per value, where calls are followed over steps (in eager's row: what rounding alone does)."""
 
     rung: str
     verdict: Verdict = OK
@@ -68,12 +69,12 @@ class CallRung(msgspec.Struct):
 
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
-    that was at work when the process ended; `run`: the recorded graphs; `fresh`: what it does with nothing compiled
-    before ("departs", "agrees"); `raises`: the type of eager's exception, `said`: its text; `nan`: what eager leaves
-    with NaN in it; `repro`: the folder of a program that may show it, `unsaid`: why there is none, or what it lacks;
-    `operator`: what an operator of the user's does otherwise than it says, where the call departs; `rank`: of several
-    ranks its own, else -1; `compiled`: whether the program's own was seen to compile; `cuda_graphs`: whether it asks
-    for them, which are off beside it."""
+    that was running when the process ended; `run`: the folder of the recorded graphs; `fresh`: "departs" or "agrees":
+    the result of compiling it again with nothing compiled before; `raises`, `said`: type and text of eager's exception;
+    `nan`: the first value in which eager leaves NaN; `repro`: the folder of a program that may reproduce it; `unsaid`:
+    why there is none, or what it lacks; `operator`: a custom operator of a departing call that contradicts its schema
+    or fake function; `rank`: this process's among several, else -1; `compiled`: whether the program's own call was seen
+    to compile; `cuda_graphs`: whether the program asks for CUDA graphs, which runs beside it do not use."""
 
     key: str
     function: str
@@ -101,7 +102,7 @@ class Call(msgspec.Struct):
 
     @property
     def first(self) -> bool:
-        """Whether the program's own was seen to compile, with no call before it."""
+        """Whether this is the function's first call and was seen to compile."""
         return self.compiled and self.number == 0
 
     @property
@@ -112,17 +113,17 @@ class Call(msgspec.Struct):
 
     @property
     def lost(self) -> bool:
-        """Whether a run beside it ended the device's context, and with it what the program could do."""
+        """Whether a run beside the call destroyed the device context, after which the program itself cannot go on."""
         return LOST in (self.why + self.recorded)
 
     @property
     def pid(self) -> int:
-        """The process that made it."""
+        """The id of the process that made the call."""
         return int(self.key.partition(":")[0])
 
     @property
     def failed(self) -> CallRung | None:
-        """The first rung that departs, the call before its gradients."""
+        """The first row that departs: those of the call before those of its gradients."""
         return next((row for row in self.rows if row.verdict.failed), None)
 
     @property
@@ -132,10 +133,10 @@ class Call(msgspec.Struct):
 
 
 class Program(msgspec.Struct):
-    """All records of one program: its calls in order, and how often each function was called (by "function file:line",
-    which several may share; `most`: of one at most; `missed`: how many that were asked for came after the time was
-    over). `modules`: the files of those that it imported and that are no library's, with their names; `raised`: the
-    exception that ended it, `raised_in`: the key of the call that raised it."""
+    """All records of one program. `calls`: in order; `counts`: calls per "function file:line", which several functions
+    may share; `most`: the highest count of one function; `missed`: requested calls that came after the time was over;
+    `modules`: file -> name of the user's modules that it imported; `raised`: the exception that ended it; `raised_in`:
+    the key of the call that raised it."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
@@ -149,13 +150,13 @@ class Program(msgspec.Struct):
 
 
 def trace_of(folder: Path, pid: int) -> Path:
-    """The file in which a process writes where it is when it dies."""
+    """The file to which a process writes its stacks when it dies."""
     return folder / f"trace-{pid}.txt"
 
 
 def stopped_at(folder: Path, pid: int) -> str:
-    """Where a process died or stood in what ran beside its call, as ", in scale (train.py:9)": the innermost function
-    that is neither Python's, a package's nor ours; "" where that is not known."""
+    """Where a process died or hung in a run beside its call, as ", in scale (train.py:9)": the innermost function
+    outside Python, packages and graphdbg; "" where that is unknown."""
     threads = text_if_there(trace_of(folder, pid)).split("\n\n")
     ours = str(Path(__file__).parent)
     at = next((thread for thread in threads if f'"{ours}' in thread), "")
@@ -166,12 +167,12 @@ def stopped_at(folder: Path, pid: int) -> str:
 
 
 def read(path: Path) -> Program:
-    """The lines of a file so far; an empty program where there is none."""
+    """Reads the records written so far; an empty Program where there is no file."""
     program, calls = Program(), {}
     for line in text_if_there(path).splitlines():
         try:
             fields: dict[str, Any] = json.loads(line)
-        except ValueError:  # the process died while it wrote
+        except ValueError:  # the process died while writing this line
             continue
         if (event := fields.pop("event")) == "call":
             calls[fields["key"]] = msgspec.convert(fields, Call)

@@ -1,11 +1,12 @@
 # pyright: basic
-"""The program that shows a departing call with torch alone, from what was kept of the function's calls so far.
+"""Writes a program that reproduces a departing call with torch alone, from the function's calls kept so far.
 
-Also: A function under each of torch's backends in turn, as the program gave it to torch.compile. There is one context
-per rung and function while the program runs, so that its guards age as the program's own do.
+Also: runs a function under each of torch's backends in turn, compiled as the program asked. Each rung of a function
+keeps its compiled entries while the program runs, so that its guards are reused and recompiled as the program's own
+are.
 
-Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be written is
-named, and then there is no program. Never raises into the program.
+Each call that is looked at is kept in memory, as text and tensors, and written when one departs. Where a part has no
+Python text, the reason names it and no program is written. Never raises into the program.
 
 For example:
 
@@ -38,23 +39,23 @@ from ..live.eager import eager_draws
 from ..live.torch_state import encoded_settings
 from ..torch_private import replaced
 from .reach import argument_names, callable_of, own_file, own_modules
-from .records import ALONE, BACKENDS, MODULES, WITH_MODULES, Call, CallRung
+from .records import ALONE, BACKENDS, DRAWN, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
 from .source import CannotSayError, Source, settings_of
-from .start import Start
+from .start import StartState
 
 if TYPE_CHECKING:
     from .shadowing import Asked
 
 _COMPILE = inspect.unwrap(torch.compile)
-"""The function of torch's, also where a program puts one of its own in its place, which may choose another backend."""
+"""torch's own `compile`, even where the program replaces it by one that may choose another backend."""
 _ROOM = 6
-"""Entries of Dynamo's caches that one of the program's becomes, with those of the rungs."""
+"""By how much Dynamo's recompile limits are multiplied: the program's entry and those of the rungs share a cache."""
 
 
 class Rungs:
-    """The rungs of one function. `names`: from Dynamo alone to what the program asked for; `graphs`: how many Dynamo
-    made; `filtered`: whether the program leaves guards out."""
+    """The rungs of one function. `names`: from Dynamo alone to the backend that the program asked for; `graphs`: how
+    many graphs Dynamo made for the rungs; `filtered`: whether the program drops guards (`guard_filter_fn`)."""
 
     def __init__(self, function: Callable[..., Any], context: Any) -> None:
         self.function = function
@@ -75,17 +76,17 @@ class Rungs:
         self.graphs = 0
 
     def key(self, rung: str) -> str:
-        """The name of a rung's layer; "" for a backend that is not torch's."""
+        """The layer key of a rung; "" for a backend that is not torch's."""
         return rung if rung == "dynamo" else BACKENDS.get(rung, "")
 
     def call(self, rung: str) -> Callable[..., Any]:
-        """The function under a rung."""
+        """The function compiled under a rung; the same object in each call."""
         if rung not in self._made:
             self._made[rung] = self.fresh(rung)
         return self._made[rung]
 
     def fresh(self, rung: str) -> Callable[..., Any]:
-        """The function under a rung, with nothing compiled so far."""
+        """The function compiled under a rung, with an empty cache."""
         named = self.backend if rung == self.last else t.look_up("lookup_backend")(BACKENDS[rung])
         chosen = without_cuda_graphs(named)
 
@@ -99,8 +100,8 @@ class Rungs:
 
 
 def without_cuda_graphs(backend: Any) -> Any:
-    """The backend as it is, but that its own options ask for no CUDA graphs: what they return is overwritten by the
-    next call, which would be one beside the program's."""
+    """The backend with CUDA graphs off in its own options: their outputs would be overwritten by the next call, here
+    one that runs beside the program's."""
     if not getattr(backend, "config", {}).get("triton.cudagraphs"):
         return backend
     chosen = copy.copy(backend)
@@ -110,12 +111,12 @@ def without_cuda_graphs(backend: Any) -> Any:
 
 @functools.cache
 def isolates() -> bool:
-    """Whether this torch keeps what was compiled for one call of torch.compile apart from what was for others."""
+    """Whether this torch keeps the compiled entries of separate torch.compile calls apart (`isolate_recompiles`)."""
     return "isolate_recompiles" in inspect.signature(_COMPILE).parameters
 
 
 def uncounted(put: t.Replaced) -> None:
-    """Keeps entries of rungs out of the count at which Dynamo leaves a function of the program uncompiled."""
+    """Excludes the rungs' entries from the count at which Dynamo stops to compile a function of the program."""
     owner, name = t.home("compute_cache_size")
     if isolates() or put.has(owner, name):
         return
@@ -124,7 +125,7 @@ def uncounted(put: t.Replaced) -> None:
 
 
 class _Entries:
-    """One of Dynamo's entries for a code object, as it is; after it comes the next that is of no rung."""
+    """A proxy of a Dynamo cache entry whose `next` skips the entries of rungs."""
 
     def __init__(self, entry: Any) -> None:
         self.entry, self.next = entry, _Entries.of(entry.next)
@@ -143,13 +144,13 @@ _forced = threading.local()
 
 
 def forced() -> bool:
-    """Whether this thread runs eager, and leaves uncompiled what the program compiles."""
+    """Whether this thread is in an eager run, where the program's calls of torch.compile compile nothing."""
     return getattr(_forced, "eager", False)
 
 
 def as_in_eager(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """What torch compiles for itself in eager mode (`torch.cond`, flex attention), compiled there, too: uncompiled it
-    gives no gradients of what its functions close over."""
+    """Lets torch compile what it compiles for itself even in eager mode (`torch.cond`, flex attention): uncompiled it
+    gives no gradients for closed-over tensors."""
 
     @functools.wraps(compiled)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -160,10 +161,10 @@ def as_in_eager(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def stance(eager: bool) -> Iterator[None]:
-    """Sets torch's stance: nothing compiled, or torch's default, whatever the program's stance is. CUDA graphs are off,
-    as in `without_cuda_graphs`. Dynamo's caches have room for more entries, so that the rungs' do not count as the
-    program's, and eager's numbers are drawn for `numpy.random`."""
+def stance(eager: bool, plain: bool = False) -> Iterator[None]:
+    """Sets torch's stance for a run, whatever the program's is: `eager` compiles nothing, else torch's default.
+    Otherwise CUDA graphs are off (see `without_cuda_graphs`), recompile limits are raised so that the rungs' entries do
+    not use up the program's, and `numpy.random` and, unless it is `plain`, torch draw eager's numbers."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:
@@ -173,7 +174,8 @@ def stance(eager: bool) -> Iterator[None]:
         dynamo = t.loaded("dynamo_config")
         limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
         alike = dynamo.patch(limits | {"use_numpy_random_stream": True})
-        with eager_draws(), t.inductor_config.patch({"triton.cudagraphs": False}), alike:
+        drawing = contextlib.nullcontext() if plain else eager_draws()
+        with drawing, t.inductor_config.patch({"triton.cudagraphs": False}), alike:
             yield
 
 
@@ -303,31 +305,31 @@ def left(function, run, args, kwargs, state, given):
     torch.manual_seed(0)
     try:
         result = run(*args, **kwargs)
-        found = dict(leaves(result, "result"))
-        roots = [value for value in found.values() if isinstance(value, torch.Tensor) and value.requires_grad]
+        by_name = dict(leaves(result, "result"))
+        roots = [value for value in by_name.values() if isinstance(value, torch.Tensor) and value.requires_grad]
         if given:
             places = list(wanted.values())
             into = [roots[at] for at in given]
             grads = torch.autograd.grad(into, [value for _, value in places], list(given.values()), allow_unused=True)
-            found |= {{f"gradient of {{name}}": value for (name, _), value in zip(places, grads)}}
-        tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
-        found |= {{f"{{name}} requires grad": value.requires_grad for name, value in tensors.items()}}
+            by_name |= {{f"gradient of {{name}}": value for (name, _), value in zip(places, grads)}}
+        tensors = {{name: value for name, value in by_name.items() if isinstance(value, torch.Tensor)}}
+        by_name |= {{f"{{name}} requires grad": value.requires_grad for name, value in tensors.items()}}
     except Exception as error:
         return {{"": f"raises {{type(error).__name__}}: {{str(error).strip()}}"}}
     after = [pair for part in ({{"it": function}}, state()) for pair in leaves(part, "")]
-    found |= {{f"{{name}} afterwards": value for name, value in after}}
-    tensors = {{name: value for name, value in found.items() if isinstance(value, torch.Tensor)}}
-    return found | {{name: whole(value.detach()).clone() for name, value in tensors.items()}}
+    by_name |= {{f"{{name}} afterwards": value for name, value in after}}
+    tensors = {{name: value for name, value in by_name.items() if isinstance(value, torch.Tensor)}}
+    return by_name | {{name: whole(value.detach()).clone() for name, value in tensors.items()}}
 
 
 def everything(compile):
     """What each call leaves, in order."""
-    found, compiled = [], {{}}
+    results, compiled = [], {{}}
     for function, args, kwargs, state, given in calls():
         if function not in compiled:
             compiled[function] = compile(function)
-        found.append(left(function, compiled[function], args, kwargs, state, given))
-    return found
+        results.append(left(function, compiled[function], args, kwargs, state, given))
+    return results
 
 
 def differs(want, have):
@@ -399,12 +401,12 @@ if __name__ == "__main__":
 
 NO_TEXT = "it cannot be written as Python"
 MOST_BYTES = 256 << 20
-"""Earlier calls with more than this are not kept."""
+"""Earlier calls with more bytes than this are not kept."""
 
 
 class FunctionCalls:
-    """The calls of one function, or of all functions that one `def` made, since Dynamo keeps what it compiled by `def`.
-    `why`: what cannot be written of one of them."""
+    """The kept calls of one function, or of all functions made by one `def`: Dynamo caches compiled code per `def`.
+    `why`: which part of a call has no text."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         inner, _ = callable_of(function)
@@ -413,8 +415,8 @@ class FunctionCalls:
         self.settings: list[str] = []
         self.why = ""
 
-    def call(self, asked: Asked, start: Start, ambient: Any, touched: set[Any], wanted: bool) -> None:
-        """Keeps the state that a call begins with. `wanted`: also where it is large; `touched`: see `Source.begin`."""
+    def call(self, asked: Asked, start: StartState, ambient: Any, touched: set[Any], wanted: bool) -> None:
+        """Keeps the state that a call begins with. `wanted`: even where it is large; `touched`: see `Source.begin`."""
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
             return
@@ -426,10 +428,12 @@ class FunctionCalls:
             self.why = f"{NO_TEXT}: {error}"
         except RecursionError:
             self.why = "the objects that it uses are nested too deeply"
-        except Exception as error:  # noqa: BLE001  objects of the program answer as they like; its calls are judged
+        except Exception as error:  # noqa: BLE001  the program's objects may raise anything; its calls are still judged
             self.why = f"{NO_TEXT}: {type(error).__name__}: {error}"
 
-    def _lines(self, function: Any, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any]) -> list[str]:
+    def _lines(
+        self, function: Any, args: Any, kwargs: Any, start: StartState, ambient: Any, touched: set[Any]
+    ) -> list[str]:
         source, names = self.source, argument_names(*callable_of(function))
         source.begin(start, touched)
         hints = [names[at] if at < len(names) else f"argument_{at}" for at in range(len(args))]
@@ -457,9 +461,9 @@ class FunctionCalls:
         return [*lines, depth + line]
 
     def write(self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
-        """Writes the program; returns why it cannot, or what it lacks. `given`: what arrived at the results, of a
-        backward that departs. Where the program's own call departs, all calls before it are written, and run under its
-        backend."""
+        """Writes the program; returns why that is impossible, or what the program lacks, else "". `given`: the
+        gradients that arrived at the results, for a departing backward. Where the program's own call departs, all
+        earlier calls are written, too, under its backend."""
         if self.why:
             return self.why
         rung, own = (rungs.last, True) if row.rung == OWN else (row.rung, False)
@@ -474,7 +478,8 @@ class FunctionCalls:
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend if own else without_cuda_graphs(rungs.backend), "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
-        compiled = rungs.asked | ({"options": {**options, "fallback_random": True}} if rung == "inductor" else {})
+        options |= {"fallback_random": True} if DRAWN in call.notes or given or (own and not call.first) else {}
+        compiled = rungs.asked | ({"options": options} if rung == "inductor" and options else {})
         main = sys.modules["__main__"]
         settings = settings_of(main)
         more = [line for line in self.settings if line.rpartition("config")[2] not in settings]
@@ -522,7 +527,7 @@ class FunctionCalls:
         return f"{NO_TEXT}: {source.left_out}" if source.left_out else ""
 
     def _modules(self, folder: Path, names: set[str]) -> list[str]:
-        """Copies the user's modules that are one file each beside the program; returns their names."""
+        """Copies the user's single-file modules into a folder beside the program; returns their names."""
         copied = []
         for name in [module for module in sys.modules if module in names]:
             file = Path(getattr(sys.modules[name], "__file__", "") or "")

@@ -1,8 +1,9 @@
-"""`triage -- CMD`: runs a program once, its compiled calls beside eager, and says which departs, from which rung on,
-and why.
+"""`triage -- CMD`: runs a program once, its compiled calls beside eager, and says which call departs, from which rung
+on, and why.
 
-The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged
-in the program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
+The program's own output is untouched. Records and graphs are left in a folder. The graphs of the first departing call
+are judged in the program's own process, where its passes and operators are registered; where that process is gone, in
+this one. Imports no torch.
 
 For example:
 
@@ -42,10 +43,10 @@ from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Progr
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
-"""A rung of a call may take so many times what eager takes, and so much more, before it hangs."""
+"""A rung hangs after HANGS times eager's seconds plus COMPILING_S seconds."""
 _TURN_S = 0.2
 _DIES_S = 10.0
-"""So long a killed process is waited for."""
+"""Seconds to wait for a killed process to end."""
 
 
 def range_of(text: str | None) -> tuple[int, int]:
@@ -63,8 +64,8 @@ def range_of(text: str | None) -> tuple[int, int]:
 
 
 def new_folder(folder: Path | None) -> Path:
-    """A new folder: this one, or the next free graphdbg-triage-N. Raises UsageError where it exists,
-    EnvironmentLackError where nothing can be written."""
+    """Creates and returns a folder: the given one, or the next free graphdbg-triage-N. Raises UsageError where it
+    exists, EnvironmentLackError where it cannot be written."""
     folder = folder or free_path("graphdbg-triage", bare=False)
     check_folder(folder)
     folder.mkdir(parents=True)
@@ -82,9 +83,10 @@ def triage_program(
     quiet: bool = False,
     report: Report = lambda text: None,
 ) -> ProgramTriage:
-    """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
-    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it nothing is looked at,
-    and a program in which a rung is still at work is ended; `quiet`: its standard output goes to standard error.
+    """Runs the command once and judges its calls. `calls`: see `range_of`; `all`: go on after a call that departs;
+    `output`: a folder that must not exist yet; `limit_s`: for one rung of one call; `max_time_s`: afterwards no call is
+    looked at, and a program in which a rung is still running is ended; `quiet`: the program's standard output goes to
+    standard error.
 
     Raises UsageError for a command that cannot be run.
     """
@@ -115,7 +117,7 @@ def triage_program(
         triaged.verdict = triaged.verdict.then(*longer, *triaged.verdict.next)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     for call in left.calls:
-        if call.repro and call.failed is None:  # its graphs say that it is rounding
+        if call.repro and call.failed is None:  # its graphs explain the difference as rounding
             shutil.rmtree(call.repro, ignore_errors=True)
             call.repro = ""
     at, shown = triaged.at, program.graphs.failed
@@ -125,13 +127,13 @@ def triage_program(
         triaged.repro = verified(at, words[0] if python else sys.executable, program.until)
         triaged.interrupted = triaged.repro.interrupted
         triaged.summary += f" {triaged.repro.sentence}"
-        if triaged.repro.says != "shows" and not triaged.interrupted:  # nothing that minify could cut
+        if triaged.repro.says != "shows" and not triaged.interrupted:  # minify has nothing to start from
             look = [f"graphdbg ls {shlex.quote(at.run)}"] if at.run else []
             others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
             steps = [*look, *others] or (longer if program.late else [])
             triaged.verdict = msgspec.structs.replace(triaged.verdict, next=steps)
     elif at is not None and at.repro and shown:
-        shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows it; whether this does was not looked at
+        shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows the failure; the repro was not tried
         at.repro = ""
     triaged.seconds = round(time.monotonic() - began, 1)
     return triaged
@@ -143,7 +145,7 @@ def _scheduled(first: int, last: int, calls: str | None) -> str:
 
 
 class _Program:
-    """The program while it runs."""
+    """The running program, with the state of its supervision."""
 
     def __init__(
         self, words: list[str], folder: Path, limit_s: float | None, report: Report, until: float = math.inf
@@ -159,7 +161,7 @@ class _Program:
         return read(self.folder / FILE)
 
     def run(self, options: dict[str, Any], quiet: bool) -> None:
-        """Runs the program to its end, and judges its graphs before it ends."""
+        """Runs the program to its end, and judges the graphs of a departing call before its process ends."""
         with contextlib.ExitStack() as stack:
             door = stack.enter_context(socket.socket(socket.AF_UNIX))
             address = stack.enter_context(temporary.folder("graphdbg-")) / "s"
@@ -175,7 +177,8 @@ class _Program:
         self._judge(contextlib.nullcontext())
 
     def _judge(self, fork_server: contextlib.AbstractContextManager[ForkServer | None]) -> None:
-        """Judges the graphs of the call that departs, once, by the server that is started for it, or by one of ours."""
+        """Judges the graphs of the departing call once, on the fork server of the program's process, or in a graphdbg
+        process where `fork_server` gives None."""
         program = self.read()
         if not self.signals and self.graphs.verdict is None and (call := judgeable(program)) is not None:
             with fork_server as server:
@@ -189,19 +192,19 @@ class _Program:
     def _signalled(self, number: int) -> None:
         self.signals.append(number)
         if self.judging:
-            self.judging = False  # another one while the first is on its way could break off what cleans up after it
+            self.judging = False  # a second signal during the interrupt could break off the cleanup
             raise KeyboardInterrupt
 
     def _attend(self, door: socket.socket, child: subprocess.Popen[bytes]) -> int | None:
         while child.poll() is None:
-            if self.killed and time.monotonic() - self.killed > _DIES_S:  # its device does not give it up
+            if self.killed and time.monotonic() - self.killed > _DIES_S:  # a kernel keeps the process alive
                 self.report(
                     f"process {child.pid} was killed and does not end: a kernel of it may still run on a device"
                 )
                 return -signal.SIGKILL
             try:
                 connection, _ = door.accept()
-            except OSError:  # nobody came, or nobody can
+            except OSError:  # no connection within the timeout, or no socket
                 self._look(child)
                 time.sleep(0 if door.getsockname() else _TURN_S)
                 continue
@@ -211,8 +214,8 @@ class _Program:
         return None
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
-        """Ends a program in which eager or a rung hangs: it wrote nothing for longer than the limit. Says before how
-        long that lasts."""
+        """Ends a program in which eager or a rung hangs (it wrote no record for longer than the limit), or in which a
+        rung still runs when the time is over. Before that, reports how long it takes."""
         with contextlib.suppress(OSError):
             if time.time() - (self.folder / FILE).stat().st_mtime < min(BEAT_S, self.limit_s or BEAT_S):
                 return

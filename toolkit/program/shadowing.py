@@ -1,10 +1,10 @@
 # pyright: basic
-"""Each call of what a program gave to torch.compile, run again from the same start beside the program's own: by eager
-(twice where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of
-what runs beside is heard or stays.
+"""Runs each call of what a program gave to torch.compile again from the same start: in eager (twice where Dynamo alone
+leaves other bits) and under each rung. The program goes on with its own result; the runs beside it leave no output and
+no change.
 
-`Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: compiled
-functions that it calls run as usual. Never raises into the program.
+`Shadow.start` wraps what torch.compile returns. Only the outermost compiled call is looked at: compiled functions that
+it calls run as usual. Never raises into the program.
 
 For example: `shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()`.
 """
@@ -45,19 +45,19 @@ from .comparing import Levels
 from .reach import Reading, callable_of, own_modules, place_of, reach, user_place
 from .records import DEFAULT_CALLS, FILE, LOST, REPLICA, Call, CallRung
 from .repro import FunctionCalls, Rungs, as_in_eager, forced, uncounted, without_cuda_graphs
-from .start import NotCopied, Start
+from .start import NotCopied, StartState
 
 LIGHT = 0.1
-"""The share of the program's time that the states before calls that are not scheduled may take."""
+"""The share of the program's time that copies of state may take before calls that are not scheduled."""
 TURN_S = 60.0
-"""For so long a call waits until that of another thread is over; then it is not looked at."""
+"""Seconds that a call waits for another thread's call to finish; after that it is not looked at."""
 
 T = TypeVar("T")
 CAPTURED = "calls made while the program captures a CUDA graph were not judged: nothing can run beside them"
 
 
 class CompiledFunction(Rungs):
-    """One function or module that was given to torch.compile. `compiled`: what that made of it."""
+    """One function or module that was given to torch.compile. `compiled`: what torch.compile returned."""
 
     def __init__(
         self, function: Any, context: Any, compiled: Callable[..., Any], made_at: tuple[str, int], kept: FunctionCalls
@@ -70,7 +70,7 @@ class CompiledFunction(Rungs):
 
 
 class Asked(NamedTuple):
-    """A call that the program makes."""
+    """A call that the program makes, with its arguments."""
 
     function: CompiledFunction
     number: int
@@ -78,21 +78,21 @@ class Asked(NamedTuple):
     kwargs: Any
 
     def made(self) -> Any:
-        """The program's own result."""
+        """Makes the program's own call and returns its result."""
         return self.function.compiled(*self.args, **self.kwargs)
 
-    def start(self) -> Start | None:
-        """The state that it begins with; None where that cannot be copied (`_compare` says why)."""
+    def start(self) -> StartState | None:
+        """A copy of the state that the call begins with; None where it cannot be copied (`_compare` says why)."""
         with contextlib.suppress(Exception):
             reached = reach(self.function.function, self.args, self.kwargs)
-            return None if reached.refused else Start(reached)
+            return None if reached.refused else StartState(reached)
         return None
 
 
 class Shadow:
-    """`first`, `last`: the calls of each function, from and to (excluded); `recompiles`: also each call that compiled
-    again; `go_on`: also after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the
-    graphs of what departs."""
+    """Shadows a program's compiled calls. `first`, `last`: which calls of each function, `last` excluded; `recompiles`:
+    later calls that recompile, too; `go_on`: also after a call that departs; `seconds`: time after which no call is
+    looked at; `address`: the socket of the process that judges the graphs of a departing call."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class Shadow:
         self.until, self.began = time.monotonic() + seconds, time.monotonic()
         self.functions: list[CompiledFunction] = []
         self.kept: dict[int, FunctionCalls] = {}
-        """Of all functions that one `def` made."""
+        """Id of a code object or bound function -> the kept calls of all functions that share it."""
         self.pid, self.made, self.unwritten = os.getpid(), 0, ""
         self.ended = self.departed = False
         self.waiting: list[Beside] = []
-        """Calls whose backward has begun and not ended."""
+        """Calls whose backward has begun but not ended."""
         self.light = self.unkept = 0.0
         self.missed = 0
         self.notes: list[str] = []
@@ -125,7 +125,7 @@ class Shadow:
     # what torch.compile returns
 
     def start(self) -> None:
-        """Looks at calls from now on; imports nothing of torch for it."""
+        """Looks at calls from now on; waits for the program to import Dynamo rather than importing it."""
         module = t.NAMES.whole("given_to_dynamo").rpartition(".")[0]
         if module in sys.modules:
             self._install(None)
@@ -149,12 +149,12 @@ class Shadow:
         self._put.put(owner, "__call__", functools.wraps(original)(__call__))
 
     def stop(self) -> None:
-        """Runs nothing beside the program from now on."""
+        """Stops shadowing, writes the last record, and serves the judge of a departing call's graphs."""
         if self.ended or os.getpid() != self.pid:
             return
-        error = sys.exc_info()[1] or getattr(sys, "last_value", None)  # the second: what ended the program
+        error = sys.exc_info()[1] or getattr(sys, "last_value", None)  # last_value: the error that ended the program
         if self.waiting and not isinstance(error, KeyboardInterrupt):
-            with t.look_up("inductor_config").patch({"compile_threads": 1}):  # no pool takes more when a program ends
+            with t.look_up("inductor_config").patch({"compile_threads": 1}):  # thread pools refuse work at exit
                 for beside in [*self.waiting]:
                     beside.after()
         self.ended = True
@@ -176,8 +176,8 @@ class Shadow:
             self._serve()
 
     def _serve(self) -> None:
-        """Judges the graphs of a departing call here, where passes, decompositions and operators are as the program
-        made them."""
+        """Serves the judge of a departing call's graphs from this process, where passes, decompositions and operators
+        are as the program set them."""
         if not fork_computes():
             return
         for stream in (sys.stdout, sys.stderr):
@@ -187,14 +187,14 @@ class Shadow:
             connection.connect(self.address)
             torch.set_num_threads(1)
             end_openmp_threads()
-            t.look_up("inductor_config").compile_threads = 1  # a pool takes nothing more when a program ends
+            t.look_up("inductor_config").compile_threads = 1  # thread pools refuse work at exit
             serve(connection)
 
     def _wrapped(self, compiled: Callable[..., Any], function: Any, context: Any) -> Any:
         inner, owner = callable_of(function)
         home = str(getattr(inner, "__module__", ""))
         if owner is None and home.partition(".")[0] == "torch" and _by_torch(context):
-            return compiled  # torch's own use of itself, flex attention say
+            return compiled  # torch compiles for itself, flex attention say
         try:
             given = getattr(compiled, "_torchdynamo_orig_callable", function)
             key = function if owner is not None else getattr(inner, "__code__", function)
@@ -229,8 +229,8 @@ class Shadow:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[bool]:
-        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Yields
-        whether the turn came, since the thread that has it may wait for this one."""
+        """Lets one thread at a time through: torch's stance, standard output and a model's state are shared by all
+        threads. Yields whether the turn came in time; the thread that has it may be waiting for this one."""
         ours = not self.over() and self._lock.acquire(timeout=TURN_S)
         try:
             yield ours
@@ -248,7 +248,7 @@ class Shadow:
                 self.notes.append(CAPTURED)
             return function.compiled(*args, **kwargs)
         with self.inside(), self.turn() as ours:
-            if ours and torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
+            if ours and torch.compiler.is_compiling():  # only now: another thread's compile also sets it
                 return function.compiled(*args, **kwargs)
             asked, function.count = Asked(function, function.count, args, kwargs), function.count + 1
             scheduled = self.first <= asked.number < self.last
@@ -262,7 +262,7 @@ class Shadow:
         return (self.departed and not self.go_on) or time.monotonic() > self.until
 
     def _watched(self, asked: Asked) -> Any:
-        """Runs a call that is not scheduled, and runs it beside eager if it compiled again."""
+        """Makes a call that is not scheduled, and runs it beside eager if it recompiled."""
         began = time.monotonic()
         start = None
         if self.recompiles and asked.number >= self.last and alone() and self.light < LIGHT * (began - self.began):
@@ -281,7 +281,7 @@ class Shadow:
         if start is not None and start.reached.once:
             return self._own_first(asked, start, lambda: True)
         beside = self.guarded(functools.partial(self._compare, asked, start, None))
-        start = None  # its copies can be large
+        start = None  # frees the copies, which can be large
         before = torch_state.compiles()
         result = asked.made()
         compiled = torch_state.compiles() != before
@@ -291,16 +291,16 @@ class Shadow:
             self.guarded(lambda: beside.watch(result))
         return result
 
-    def _own_first(self, asked: Asked, start: Start, wanted: Callable[[], bool]) -> Any:
-        """The program's own call, then the runs beside it: where only then it is known whether they are `wanted`, and
-        whether the call takes from what can be read but once."""
+    def _own_first(self, asked: Asked, start: StartState, wanted: Callable[[], bool]) -> Any:
+        """Makes the program's own call first, then the runs beside it if `wanted` says so: for calls of which only
+        afterwards is known whether they recompile, or whether they read from an iterator or file."""
         beside, reading = None, Reading(start.reached.once)
 
         def compare(result: Any, returned: bool) -> None:
             nonlocal beside
             start.reached.refused = reading.why()
             with contextlib.suppress(NotCopied):
-                after = Start(start.reached)
+                after = StartState(start.reached)
                 beside = self.guarded(lambda: self._compare(asked, start, result, returned))
                 after.put_back()
 
@@ -316,7 +316,7 @@ class Shadow:
         return result
 
     def guarded(self, work: Callable[[], T]) -> T | None:
-        """What a function returns, whose errors are recorded and never reach the program; None after one."""
+        """Calls `work` and returns its result; an error is noted, not raised into the program, and gives None."""
         try:
             return work()
         except Exception as error:
@@ -327,8 +327,9 @@ class Shadow:
                 raise
             return None
 
-    def _compare(self, asked: Asked, start: Start | None, result: Any, compiled: bool = False) -> Beside | None:
-        """What runs beside a call, with which its backward is looked at, too; None where nothing can."""
+    def _compare(self, asked: Asked, start: StartState | None, result: Any, compiled: bool = False) -> Beside | None:
+        """Runs a call beside the program's own and records it; returns the Beside that also judges its backward, None
+        where nothing can run beside it."""
         function, number, args, kwargs = asked
         self.made += 1
         key = f"{self.pid}:{self.made}"
@@ -344,8 +345,8 @@ class Shadow:
         if not call.why:
             try:
                 if start is None:
-                    start = Start(reached)
-                    if reached.once:  # its own call would have to come first
+                    start = StartState(reached)
+                    if reached.once:  # the program's own call would have to come first
                         raise NotCopied(f"it can reach {reached.once[0][0]}, and was not copied in time")
                 beside = Beside(self, asked, call, start)
                 mine = beside.now(result) if compiled else {}
@@ -372,7 +373,8 @@ class Shadow:
         return beside if not call.why else None
 
     def lost(self, call: Call, function: CompiledFunction, lost: Lost) -> None:
-        """Writes into a call's record that a run of it ended the device's context: a rung's is the finding."""
+        """Records in a call that a run of it destroyed the device context: a failure of the rung, or why the call was
+        not judged where it was eager."""
         raised = f"raises {comparing.said(lost.error)}"
         if lost.rung == "eager":
             call.why = f"eager {raised}, {LOST}"
@@ -383,11 +385,11 @@ class Shadow:
         call.unsaid, self.departed = "a kernel's error had ended the device's context", True
 
     def write(self, call: Call) -> None:
-        """Writes a line with what is known of a call so far."""
+        """Appends a record of what is known of a call so far."""
         self._write({"event": "call", **msgspec.to_builtins(call)})
 
     def begun(self, call: Call, rung: str) -> None:
-        """Writes a line before something that may end the process."""
+        """Appends a record before a run that may end the process."""
         self._write({"event": "begun", "key": call.key, "rung": rung, "at": time.time()})
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -398,7 +400,7 @@ class Shadow:
 
 
 def _raised_in(error: BaseException) -> str:
-    """The key of the call that was looked at and that raised it; "" where none did."""
+    """The key of the call looked at that raised this error; "" where none did."""
     looking = (Shadow._beside.__code__, Shadow._own_first.__code__)
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code in looking)
     beside = next((held for frame in frames if (held := frame.f_locals.get("beside")) is not None), None)
@@ -406,12 +408,12 @@ def _raised_in(error: BaseException) -> str:
 
 
 def _inside(folder: Path) -> str:
-    """The beginning of the paths of files inside a folder."""
+    """The prefix of the paths of files inside a folder."""
     return f"{folder}{os.sep}"
 
 
 def _by_torch(context: Any) -> bool:
-    """Whether a file of torch's asks for this compile, except those that every compile goes through."""
+    """Whether a file of torch's own asks for this compile, other than the files that every compile goes through."""
     root, ours = _inside(Path(torch.__file__).parent), _inside(Path(__file__).parents[2])
     passed = (_inside(Path(inspect.getfile(type(context))).parent), torch.__file__)
     frame: Any = sys._getframe()

@@ -1,8 +1,9 @@
 # pyright: basic
-"""Python text that makes values and functions again: a call's arguments, what it reaches, the user's own definitions.
+"""Writes Python text that reconstructs values and functions: a call's arguments, what it reaches, the user's own
+definitions.
 
-A value keeps its name from call to call, and is brought up to date where it changed. Tensors lie beside, in `tensors`;
-small ones stand in the text. Raises CannotSayError, which names what has no text. Changes nothing.
+A value keeps its name from call to call, and is updated where it changed. Small tensors stand in the text, larger ones
+in `tensors`. Raises CannotSayError, which names the part that has no text. Changes nothing.
 
 >>> source = Source(globals()); source.text([1.0, torch.float32], "sizes"), source.lines
 ('sizes', ['sizes = [1.0, torch.float32]'])
@@ -42,7 +43,7 @@ from ...dumps import syntax
 from .. import torch_private as t
 from ..live.execution import same_bits
 from .reach import NAMESPACES, class_state, is_library, slots_of
-from .start import Start
+from .start import StartState
 
 _FOLLOWED = (
     "torch.distributions",
@@ -52,29 +53,30 @@ _FOLLOWED = (
     "contextlib",
     "torch.nn.attention.flex_attention",
 )
-"""Modules of libraries whose objects are their attributes, too."""
+"""Library modules whose objects consist of their attributes, as the user's objects do."""
 _OF_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.Size)
 _PLAIN = (int, str, bytes, type(None), range, type(Ellipsis), *_OF_TORCH)
 _OF_COMPILE = ("_compiled_call_impl", "_is_torch_compile")
-"""Attributes by which a module is compiled."""
+"""Attributes that torch.compile sets on a module."""
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
 _COMPILES = re.compile(r"(?<!nested_)compile(?!r\b)")
-"""In the text of a decorator that compiles; those of `torch.compiler` say how, and stay."""
+"""Matches the text of a decorator that compiles; decorators of `torch.compiler` only configure, and stay."""
 
 
 class CannotSayError(Exception):
-    """A part of a call that has no text."""
+    """A part of a call has no Python text."""
 
 
 class _HoldsItselfError(CannotSayError):
-    """A value that is being written holds itself."""
+    """A value that is being written contains itself."""
 
 
 class Source:
-    """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the
-    globals that they read lie, and under what name; `homes`: the user's own modules that have to be imported."""
+    """Collects the text of a function's calls. `definitions`: the user's functions and classes by name, after those
+    that they need; `spaces`: name in the text -> the namespace and the key of a global that they read; `homes`: the
+    user's modules that have to be imported."""
 
     def __init__(self, known: dict[str, Any]) -> None:
         self.known = known
@@ -84,7 +86,7 @@ class Source:
         self.spaces: dict[str, tuple[dict[str, Any], str]] = {}
         self.homes: set[str] = set()
         self.tensors: dict[str, torch.Tensor] = {}
-        self.start: Start | None = None
+        self.start: StartState | None = None
         self.touched: set[Any] = set()
         self._defined: dict[str, Any] = {}
         self._names: dict[int, str] = {}
@@ -94,24 +96,24 @@ class Source:
         self._taken = {"T", "torch"}
         self._done: set[int] = set()
         self._late: list[tuple[Any, str, Any]] = []
-        """Attributes that hold what was being written: owner, name, value."""
+        """Attributes left for later, since their values contain an object still being written: owner, name, value."""
         self._changed: set[int] = set()
         self._open: set[int] = set()
         self._exact = ""
         self._assigned: dict[str, str] = {}
         self.of_classes: dict[str, str] = {}
-        """Attributes of classes that are given a value, each with what it was at first."""
+        """Class attributes that are assigned, each with the text of its initial value."""
         self.left_out = ""
-        """An attribute or a global without a text that was left out."""
+        """The first attribute or global that was left out, since it has no text."""
 
-    def begin(self, start: Start, touched: set[Any]) -> None:
-        """Starts a call, for which everything is looked at again. `touched`: ids of what calls themselves change, and
-        names of globals."""
+    def begin(self, start: StartState, touched: set[Any]) -> None:
+        """Begins a call: every value is examined again. `touched`: ids of objects, and names of globals, that the calls
+        themselves change."""
         self.lines, self._done, self._changed, self.start = [], set(), set(), start
         self.touched |= touched
 
     def text(self, value: Any, hint: str) -> str:
-        """An expression for a value; lines that make or change what it names come before it."""
+        """Returns an expression for a value; adds lines that create or update the names in it."""
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
             return repr(value)
         numpy: Any = sys.modules.get("numpy")
@@ -125,7 +127,7 @@ class Source:
         if isinstance(value, slice):
             return f"slice({', '.join(self.text(part, hint) for part in (value.start, value.stop, value.step))})"
         if isinstance(value, enum.Enum):
-            # several flags have no name
+            # a combination of flags has no name
             member = f"({value.value})" if isinstance(value, enum.Flag) else f".{value.name}"
             return self.text(type(value), hint) + member
         if isinstance(value, (tuple, frozenset)):
@@ -135,7 +137,7 @@ class Source:
             if isinstance(value, frozenset):
                 return f"frozenset([{inner}])"
             return f"{self.text(type(value), hint)}({inner})"
-        if isinstance(value, weakref.ref) and (held := value()) is not None:  # a recurrent layer's, to its weights
+        if isinstance(value, weakref.ref) and (held := value()) is not None:  # as in a recurrent layer, to its weights
             self.imports.add("import weakref")
             return f"weakref.ref({self.text(held, hint)})"
         if isinstance(value, types.ModuleType):
@@ -152,7 +154,7 @@ class Source:
             return f"torch.ops.{value}"
         if op := next((name for name, held in t.custom_ops.items() if held is value), ""):
             return f"torch.ops.{op.replace('::', '.')}"
-        if isinstance(value, DistributedDataParallel):  # what it does beside its module is no part of the call
+        if isinstance(value, DistributedDataParallel):  # only the module is part of the call
             return self.text(value.module, hint)
         if isinstance(value, types.MethodType):
             return f"{self.text(value.__self__, type(value.__self__).__name__.lower())}.{value.__func__.__name__}"
@@ -178,7 +180,7 @@ class Source:
         return self._named(value, hint)
 
     def assign(self, name: str, value: Any) -> None:
-        """A line that gives a global its value."""
+        """Adds a line that assigns a global, unless it already has that value."""
         self._exact = name
         text = self._unless_left_out(lambda: self.text(value, name))
         self._exact = ""
@@ -189,7 +191,7 @@ class Source:
         self._assigned[name] = text
 
     def assign_classes(self) -> None:
-        """Lines that give the program's own classes the values that their attributes have now, and their texts not."""
+        """Adds lines that assign class attributes whose present values differ from those in the class's text."""
         for name, value in [*self._defined.items()]:
             state = class_state(value) if isinstance(value, type) and not issubclass(value, enum.Enum) else {}
             for key, part in state.items():
@@ -200,7 +202,7 @@ class Source:
                     self.of_classes.setdefault(place, before or text)
                     self._assigned[place] = text
 
-    # what has a name
+    # values that have a name
 
     def _named(self, value: Any, hint: str) -> str:
         if id(value) in self._open:
@@ -283,10 +285,10 @@ class Source:
         return f"rebuilt({self.text(kind, hint)}, {{{', '.join(words)}}})"
 
     def _attribute(self, owner: Any, key: str, part: Any, hint: str) -> str:
-        """An attribute of an object as `name: value`; "" for one that holds what is being written, which is set once
-        that is, and for one without a text, which the call may never read."""
+        """The text `name: value` for an attribute; "" for one whose value contains an object still being written (it is
+        set afterwards), and for one without a text, which the call may never read."""
 
-        def said() -> str:  # a module's parameters and the like stand inline, under the names of what they hold
+        def said() -> str:  # a module's parameters and the like stand inline, each under its own name
             text = self._items(part, hint) if key in _MODULE else self.text(part, f"{hint}_{key}")
             return f"{self.text(key, f'{hint}_key')}: {text}"
 
@@ -294,7 +296,7 @@ class Source:
         return said() if simple else self._unless_left_out(said, (owner, key, part))
 
     def _unless_left_out(self, said: Callable[[], str], late: tuple[Any, str, Any] | None = None) -> str:
-        """A text, or "" and nothing of it where a part has none."""
+        """What `said` returns; where a part has no text, "", and all that `said` added is undone."""
         before = {name: copy.copy(held) for name, held in vars(self).items() if isinstance(held, (list, dict, set))}
         try:
             return said()
@@ -332,14 +334,14 @@ class Source:
         plain: Any = torch.Tensor
         if own and (kind.__torch_dispatch__ is not plain.__torch_dispatch__ or value.__dict__):
             raise CannotSayError(f"{hint}, a tensor of the class {kind.__name__}, which holds others or has attributes")
-        with t.look_up("DisableTorchFunction")():  # a class may change what its operators do
+        with t.look_up("DisableTorchFunction")():  # a subclass may override operators
             return self._plain_tensor(value, hint, f".as_subclass({self.text(kind, hint)})" if own else "")
 
     def _wrapper(self, value: Any, hint: str) -> str:
-        """A tensor of others: what torch itself takes it apart into and makes it of again."""
+        """The text of a wrapper subclass: `__tensor_unflatten__` of its inner tensors, as torch itself rebuilds it."""
         names, meta = value.__tensor_flatten__()
         inner = self._items({name: getattr(value, name) for name in names}, hint)
-        plain = all(isinstance(size, int) for size in value.shape)  # a jagged one's need not be said
+        plain = all(isinstance(size, int) for size in value.shape)  # jagged shapes are left out
         parts = (meta, *((tuple(value.shape), value.stride()) if plain else (None, None)))
         words = ", ".join(self.text(part, f"{hint}_meta") for part in parts)
         text = f"{self.text(type(value), hint)}.__tensor_unflatten__({inner}, {words}).detach()"
@@ -391,10 +393,10 @@ class Source:
             content = f"T[{name!r}]{kind}" + (".requires_grad_()" if value.requires_grad and not parameter else "")
         return content + (".clone()" if of_leaf else "")
 
-    # the user's own definitions, and names of others'
+    # definitions of the user, and names from libraries
 
     def _closed(self, value: types.FunctionType | type) -> str:
-        """A function or class with cells, made by a function of them: `make_step(weight)`, `torch.func.grad(loss)`."""
+        """A call that makes a function or class with cells again: `make_step(weight)`, `torch.func.grad(loss)`."""
         cells = _cells(value)
         if (made_by := _made_by(value)) is not None:
             first, *words = inspect.signature(made_by).parameters.values()
@@ -423,12 +425,12 @@ class Source:
         if name not in self._defined:
             self._define(name, value, "")
             text = self._written(value, set(), name)
-            del self.definitions[name]  # after what it needs
+            del self.definitions[name]  # moves it behind the definitions that it needs
             self.definitions[name] = text
         return name
 
     def _name_of(self, stem: str, value: Any, taken: Collection[str] = ()) -> str:
-        """The name of a definition: its own, or with a number where another has that."""
+        """A name for a definition: the stem, numbered where another definition has it."""
         return _unused(stem, taken, [name for name, of in self._defined.items() if of is not value])
 
     def _define(self, name: str, value: Any, text: str) -> None:
@@ -437,8 +439,8 @@ class Source:
         self.definitions.setdefault(name, text)
 
     def _written(self, value: Any, own: set[str], name: str) -> str:
-        """The source of a function or class under a name, without what compiles it; what it reads of its module is
-        written, too."""
+        """The source of a function or class under a name, without decorators that compile; also writes the globals that
+        it reads."""
         try:
             tree = _lambda(value, name) or syntax.parsed(textwrap.dedent(inspect.getsource(value)))
         except (OSError, TypeError, SyntaxError) as error:
@@ -455,14 +457,14 @@ class Source:
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 kept = [mark for mark in node.decorator_list if not _COMPILES.search(ast.unparse(mark))]
-                registers = isinstance(node, ast.ClassDef)  # what is not a library's puts a class into a table
+                registers = isinstance(node, ast.ClassDef)  # another's decorator may register the class
                 node.decorator_list = [mark for mark in kept if not registers or _library(mark, space)]
         if not isinstance(first, ast.Assign):
             first.name = name
         if isinstance(first, ast.ClassDef):
             self._assigned |= {f"{name}.{key}": text for key, text in _class_body(first)}
         read = ast.unparse(Unannotated().visit(copy.deepcopy(tree)))
-        inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # names that are nonlocal are bound
+        inside = f"def _({', '.join(own)}):\n{textwrap.indent(read, '    ')}"  # the wrapper binds nonlocal names
         names = sorted(_reads(inside) - own - {name, "__name__", "__builtins__"})
         _renamed(tree, {other: text for other in names if other in space and (text := self._reads(other, space))})
         for other in sorted(set(_early(first)) & self.spaces.keys()):
@@ -472,9 +474,10 @@ class Source:
         return ast.unparse(tree)
 
     def _reads(self, name: str, space: dict[str, Any]) -> str:
-        """Writes what a definition reads; returns what it must say in place of the name where another has that."""
+        """Writes the value of a global that a definition reads. Returns the text that must replace the name, where
+        another value has that name; else ""."""
         value = _jitted(space[name])
-        if type(value) is object and id(value) not in self._names:  # a sentinel, which a default may be, too
+        if type(value) is object and id(value) not in self._names:  # a sentinel, also as a default
             self._names[id(value)], self._last[id(value)] = name, "object()"
             self._alive.append(value)
             self._define(name, value, f"{name} = object()")
@@ -504,7 +507,7 @@ class Source:
     def _module(self, value: types.ModuleType) -> str:
         if value.__name__ == "__main__":
             raise CannotSayError("the program's own module")
-        if value.__name__.startswith("torch.ops."):  # no module of a file
+        if value.__name__.startswith("torch.ops."):  # torch.ops modules have no file
             return value.__name__
         file = getattr(value, "__file__", None)
         if file and not is_library(file):
@@ -522,9 +525,9 @@ class Source:
                     if home != "builtins":
                         self.imports.add(f"import {home}")
                     return path if home == "builtins" else f"{home}.{path}"
-        if (owner := getattr(value, "__objclass__", None)) is not None:  # a method of a class in C
+        if (owner := getattr(value, "__objclass__", None)) is not None:  # a method of a class written in C
             return f"{self._elsewhere(owner)}.{value.__name__}"
-        if isinstance(value, type) and value.__module__ == parametrize.__name__:  # a class of one module's own
+        if isinstance(value, type) and value.__module__ == parametrize.__name__:  # parametrize's, made for one module
             name, of = self._name_of(value.__name__, value), self.text(value.__base__, value.__name__)
             tensors = [key for key, part in vars(value).items() if isinstance(part, property)]
             lines = [f"    {key} = property(lambda self: self.parametrizations[{key!r}]())" for key in tensors]
@@ -538,16 +541,16 @@ def _word(hint: str) -> str:
 
 
 def _unused(stem: str, *taken: Container[str]) -> str:
-    """A name that none of these holds: the stem, else with a number."""
+    """A name that is in none of the containers: the stem, or the stem with a number."""
     names = (f"{stem}_{at}" if at else stem for at in itertools.count())
     return next(name for name in names if not any(name in held for held in taken))
 
 
 class Unannotated(ast.NodeTransformer):
-    """Takes annotations away, which a repro does not evaluate; a class's own become None."""
+    """Removes annotations, which a repro does not evaluate; those of variables become None."""
 
     def visit(self, node: ast.AST) -> Any:
-        """The node without its own, and without those inside."""
+        """Returns the node without annotations, or None for `from __future__`."""
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             return None
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -560,7 +563,7 @@ class Unannotated(ast.NodeTransformer):
 
 
 def _renamed(tree: ast.AST, names: dict[str, str]) -> None:
-    """Puts other names in the place of global ones."""
+    """Replaces names of globals in a tree. Raises CannotSayError where one is also a local name."""
     held = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names]
     given = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     if local := [node.id for node in held if not isinstance(node.ctx, ast.Load) or node.id in given]:
@@ -574,18 +577,18 @@ def _is_of_typing(value: Any) -> bool:
 
 
 def _typing_text(value: Any) -> str:
-    """A type variable, a special form, or an alias of types that a repro has; `Any` for one of others."""
+    """The text of a type variable, a special form, or an alias of types that a repro can import; else `typing.Any`."""
     if isinstance(value, typing.TypeVar):
         return f"typing.TypeVar({value.__name__!r})"
     try:
         known = eval(repr(value), {"typing": typing, "torch": torch})
-    except Exception:  # noqa: BLE001 - what a repr says need not be Python
+    except Exception:  # noqa: BLE001 - a repr need not be Python
         return "typing.Any"
     return repr(value) if known == value else "typing.Any"
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether an object is its class and its attributes."""
+    """Whether an object consists of its class and its attributes."""
     kind = type(value)
     home = kind.__module__.partition(".")[0]
     followed = isinstance(value, torch.optim.Optimizer) or (home != "torch" and home not in sys.stdlib_module_names)
@@ -595,7 +598,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    """The attributes of an object, whatever its `__getattr__` does."""
+    """The attributes of an object, without calling its `__getattr__`."""
     return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
 
 
@@ -606,8 +609,8 @@ def _alike(value: Any, other: Any) -> bool:
 
 
 def _cells(value: Any) -> dict[str, Any]:
-    """Name -> cell, of a function, or of the methods of a class that was made inside of one (not those that `dataclass`
-    and the like made, nor what decorators hold)."""
+    """Name -> cell of a function, or of the methods of a class (not those that `dataclass` and the like generated, nor
+    those of decorators)."""
     if isinstance(value, type):
         routines = [
             (key, _unwrapped(part)) for key, part in vars(value).items() if isinstance(part, types.FunctionType)
@@ -620,8 +623,8 @@ def _cells(value: Any) -> dict[str, Any]:
 
 
 def _made_by(value: Any) -> Any:
-    """The function of a library that made another around one of the user's, of just what that closes over, as
-    `torch.func.grad(loss)` does; None for others, and for what is a decorator: its text stands in the definition."""
+    """The library function that made this one around a user's function, when its cells suffice to call it again, as for
+    `torch.func.grad(loss)`; else None. None for decorators, too: their text stands in the definition."""
     if not isinstance(value, types.FunctionType) or not hasattr(value, "__wrapped__"):
         return None
     if str(value.__globals__.get("__name__")).startswith("torch._dynamo."):
@@ -635,7 +638,7 @@ def _made_by(value: Any) -> Any:
 
 
 def _decorators(value: types.FunctionType) -> str:
-    """What stands above the `def` of a function."""
+    """The lines of decorators above a function's `def`, or ""."""
     with contextlib.suppress(OSError, TypeError):
         text = inspect.getsource(inspect.unwrap(value)).lstrip()
         return text[: text.find("def ")] if text.startswith("@") else ""
@@ -643,8 +646,8 @@ def _decorators(value: types.FunctionType) -> str:
 
 
 def _reduced(value: Any) -> tuple[Any, tuple[Any, ...]] | None:
-    """The function and its arguments that make an object of the standard library again, as `copy` makes it: a pattern,
-    a date, a fraction; None where it has a state besides."""
+    """The callable and arguments that rebuild an object of the standard library, as `copy` does (a pattern, a date, a
+    fraction); None where it has more state than that."""
     kind: Any = type(value)
     if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
         return None
@@ -656,7 +659,8 @@ def _reduced(value: Any) -> tuple[Any, tuple[Any, ...]] | None:
 
 
 def _bound(value: Any) -> types.MethodType | None:
-    """The method that a library's function holds with its object, as a scheduler's for an optimizer's step does."""
+    """The bound method that a library's wrapper stands for, as a scheduler's around an optimizer's `step`; else
+    None."""
     inner = value
     while isinstance(inner, types.FunctionType) and is_library(_file_of(inner)):
         for cell in _cells(inner).values():
@@ -670,7 +674,7 @@ def _bound(value: Any) -> types.MethodType | None:
 
 
 def _jitted(value: Any) -> Any:
-    """The function of a kernel in Triton, whose text has the decorators that make it one; anything else as it is."""
+    """The function inside a Triton kernel, whose source has the decorators; any other value as it is."""
     while type(value).__module__.startswith("triton.runtime.") and isinstance(getattr(value, "fn", None), Callable):
         value = value.fn
     return value
@@ -685,8 +689,8 @@ def _stem(value: Any) -> str:
 
 
 def _lambda(value: Any, name: str) -> ast.Module | None:
-    """The statement that gives a lambda a name; None for what is none. Of several on its line, the only one with its
-    parameters that names all that it reads."""
+    """The statement that assigns a lambda to a name; None for other functions. Of several lambdas on one line, the only
+    one with the same parameters that reads the same names."""
     if value.__name__ != "<lambda>":
         return None
     code = value.__code__
@@ -714,7 +718,8 @@ _COMPUTED = "..."
 
 
 def _class_body(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """The attributes that stand in a class, each with the text of its value, `_COMPUTED` for what is no constant."""
+    """The attributes assigned in a class body, each with the text of its value; `_COMPUTED` where that is not a
+    constant."""
     for line in node.body:
         if not isinstance(line, (ast.Assign, ast.AnnAssign)) or line.value is None:
             continue
@@ -727,13 +732,13 @@ def _class_body(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether its text stands alone."""
+    """Whether the value's text needs no other line."""
     simple = isinstance(value, (*_PLAIN, float, complex, torch.device))
     return simple or (type(value) is tuple and all(map(_is_constant, value)))
 
 
 def _early(node: ast.AST) -> Iterator[str]:
-    """The names that are read where a definition stands: by defaults, bases and the body of a class."""
+    """The names read when a definition is executed: by defaults, bases and the body of a class."""
     if isinstance(node, ast.Name):
         yield node.id
     later = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
@@ -742,7 +747,7 @@ def _early(node: ast.AST) -> Iterator[str]:
 
 
 def _reads(text: str) -> set[str]:
-    """The names that a definition reads from its module."""
+    """The names that a definition reads from its module's globals."""
     names: set[str] = set()
     tables = [symtable.symtable(text, "", "exec")]
     for table in tables:
@@ -754,7 +759,8 @@ def _reads(text: str) -> set[str]:
 
 
 def settings_of(main: types.ModuleType) -> str:
-    """The statements of a program that change attributes of libraries or call their `set_...`, and what these need."""
+    """The text of a script's top-level statements that set attributes of libraries or call their `set_...` and
+    `use_...`, with the statements that these need."""
     file = getattr(main, "__file__", None)
     if not file:
         return ""
@@ -795,7 +801,7 @@ def _sets(node: ast.stmt, space: dict[str, Any]) -> bool:
 
 
 def _library(node: ast.expr, space: dict[str, Any]) -> bool:
-    """Whether the name that an expression starts from is a module, class or function of a library."""
+    """Whether an expression starts from a module, class or function of a library."""
     while isinstance(node, (ast.Attribute, ast.Call)):
         node = node.value if isinstance(node, ast.Attribute) else node.func
     value = space.get(node.id) if isinstance(node, ast.Name) else None

@@ -1,12 +1,13 @@
 # pyright: basic
-"""The state that a call begins with: copied before, restored as often as needed, and compared afterwards.
+"""The state that a call begins with: copied before the call, restored as often as needed, and compared afterwards.
 
-Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A
-gradient (`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
+Memory is copied storage by storage, so that views stay views, and restored below autograd, which does not bump version
+counters. A gradient (`.grad`), Python objects and random states are restored, too. Raises NotCopied where a part cannot
+be copied.
 
 >>> from graphdbg.toolkit.program.reach import reach
 >>> step = torch.nn.BatchNorm1d(4)
->>> start = Start(reach(step, (x,), {}))
+>>> start = StartState(reach(step, (x,), {}))
 >>> y = step(x)
 >>> [name for name, _ in start.written()[0]]
 ['running_mean', 'running_var', 'num_batches_tracked']
@@ -33,7 +34,7 @@ from ..live.torch_state import generators
 from .reach import Reached, Restorable, class_state, slots_of
 
 _TRANSFORMED = ("BatchedTensorImpl", "TensorWrapper")
-"""The tensors that torch.vmap and torch.func hand to a function."""
+"""The tensor classes that torch.vmap and torch.func pass to a function."""
 _LEFT_TO_EAGER = (
     "inside of torch.vmap, torch.func.grad and the like torch.compile leaves a function to eager: compile what they "
     "return, as in torch.compile(torch.vmap(f))"
@@ -44,18 +45,18 @@ class NotCopied(Exception):
     """The reason why a state cannot be copied."""
 
 
-class Start:
-    """The state of everything that was reached."""
+class StartState:
+    """A copy of the state of everything that was reached."""
 
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
         self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._held = 0
         self._sparse: dict[int, torch.Tensor] = {}
-        """Each sparse tensor under another name: what writes in place may give the tensor other parts."""
+        """A detached alias of each sparse tensor: an in-place write may give the tensor other parts."""
         self._first: dict[int, torch.Tensor] = {}
         self.shared: set[int] = set()
-        """The storages in which several of the tensors lie."""
+        """The storages that several of the tensors share."""
         self.forms: list[tuple[str, torch.Tensor, tuple[Any, ...], Any, bool]] = []
         try:
             for name, tensor in reached.tensors:
@@ -74,10 +75,10 @@ class Start:
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
         self.random = Randomness(reached.generators)
         self.handle_id = RemovableHandle.next_id
-        """The key of the next hook: what a call registers has the same name in each run."""
+        """The key of the next hook, restored so that hooks that a call registers have the same keys in each run."""
 
     def _take(self, name: str, tensor: torch.Tensor) -> None:
-        if tensor.is_meta:  # there is nothing to copy
+        if tensor.is_meta:  # no memory to copy
             return
         if tensor.layout != torch.strided:
             raise NotCopied(f"{name} is {tensor.layout} on {tensor.device}, which cannot be copied")
@@ -93,9 +94,9 @@ class Start:
             self._first[storage._cdata] = tensor
 
     def put_back(self) -> None:
-        """Restores everything as it was."""
+        """Restores everything to the copied state."""
         for key, (storage, kept) in self.storages.items():
-            if _lost(self._first[key]):  # another tensor is there
+            if _lost(self._first[key]):  # a CUDA graph has reused the memory
                 continue
             if storage.nbytes() != kept.nbytes():
                 storage.resize_(kept.nbytes())
@@ -105,7 +106,7 @@ class Start:
                 with torch.no_grad():
                     tensor.data = self._sparse[id(tensor)] if id(tensor) in self._sparse else self._dense(tensor, form)
             if tensor.requires_grad and not requires and not tensor.is_leaf:
-                tensor.detach_()  # something that requires grad was written into it
+                tensor.detach_()  # an in-place write gave it a history
             if tensor.is_leaf and not tensor.is_inference():
                 if tensor.grad is not gradient:
                     tensor.grad = gradient
@@ -122,8 +123,8 @@ class Start:
         return torch.empty(0, dtype=dtype, device=tensor.device).set_(storage, offset, shape, stride)
 
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
-        """The tensors whose memory or form changed, by their first name; and the `.grad` of leaves that is another
-        object, or has other numbers."""
+        """The tensors whose memory or form changed, by their first name; and each leaf's `.grad` that is another object
+        or holds other numbers."""
         there = {key: both for key, both in self.storages.items() if not _lost(self._first[key])}
         changed = {key for key, both in there.items() if not _equal(*both)}
         touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
@@ -142,7 +143,8 @@ class Start:
         return tensors, gradients
 
     def changed(self) -> list[tuple[Restorable, str, Any]]:
-        """The changed parts of Python objects by name, with their present value (ABSENT: it is gone)."""
+        """The changed parts of Python objects: the object, the part's name, its present value (ABSENT where
+        removed)."""
         return [(box, name, part) for box, kept in self.boxes for name, part in _changes(box, kept, _kept(box))]
 
 
@@ -164,7 +166,7 @@ class Randomness:
             put(state)
 
     def moved(self) -> bool:
-        """Whether a number was drawn since."""
+        """Whether a random number was drawn since."""
         return self.unlike(self.now())
 
     def now(self) -> Randomness:
@@ -172,7 +174,7 @@ class Randomness:
         return Randomness(self.others)
 
     def unlike(self, now: Randomness) -> bool:
-        """Whether other states of the same generators differ."""
+        """Whether any generator's state differs from that in `now`."""
         return not all(_same(self.kept[name][1], now.kept[name][1]) for name in self.kept.keys() & now.kept.keys())
 
 
@@ -181,7 +183,7 @@ def _put_default(name: str, state: torch.Tensor) -> None:
 
 
 def _ways(generator: Any) -> tuple[Any, Any]:
-    """What gets and what sets the state of a generator, of torch's or of one like Python's."""
+    """The functions that get and set a generator's state, of torch's or of one with Python's interface."""
     of_torch = isinstance(generator, torch.Generator)
     return (generator.get_state, generator.set_state) if of_torch else (generator.getstate, generator.setstate)
 
@@ -189,7 +191,7 @@ def _ways(generator: Any) -> tuple[Any, Any]:
 def _same(value: Any, other: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return torch.equal(value, other)
-    if isinstance(value, dict):  # NumPy's
+    if isinstance(value, dict):  # a state of NumPy's
         value, other = tuple(value.values()), tuple(other.values())
     if isinstance(value, tuple):
         return all(map(_same, value, other))
@@ -212,7 +214,7 @@ def _flat(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _lost(tensor: torch.Tensor) -> bool:
-    """Whether it came out of a CUDA graph that has run again since: torch then refuses to read it."""
+    """Whether a tensor's memory belongs to a CUDA graph that has run again since: torch then refuses to read it."""
     try:
         for part in _flat(tensor):
             if part.is_cuda and part.layout == torch.strided:
@@ -240,8 +242,8 @@ def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
 
 
 def counts(name: str, value: Any) -> bool:
-    """Whether a value is what an optimizer counts its steps by. Dynamo moves it to the GPU that its parameters are on:
-    what eager writes in place is then another tensor."""
+    """Whether a value is an optimizer's step counter. Dynamo moves such a counter to the GPU of its parameters: eager's
+    in-place write then goes to another tensor."""
     return name.endswith(("['step']", "['mu_product']")) and isinstance(value, torch.Tensor) and not value.dim()
 
 
@@ -276,14 +278,14 @@ _COPIES |= {"attributes": dict, "list": list}
 
 
 class _Absent:
-    """Stands for a value that is gone."""
+    """Marks a value that no longer exists."""
 
 
 ABSENT = _Absent()
 
 
 def _alike(kept: Any, now: Any) -> bool:
-    """Whether a Python object holds the same objects, or equal plain values."""
+    """Whether two copies of a Python object hold the same objects, or equal plain values."""
     if isinstance(kept, dict) and isinstance(now, dict):
         return list(kept) == list(now) and all(_one(kept[key], now[key]) for key in kept)
     if isinstance(kept, list) and isinstance(now, list):
@@ -306,7 +308,7 @@ def _restore(box: Restorable, kept: Any) -> None:
     elif box.kind == "cell":
         owner.cell_contents = kept
     elif box.kind in ("class", "slots"):
-        root: Any = type if box.kind == "class" else object  # of slots: below a frozen dataclass
+        root: Any = type if box.kind == "class" else object  # slots: bypasses the __setattr__ of a frozen dataclass
         for name in _kept(box).keys() - kept.keys():
             root.__delattr__(owner, name)
         for name, part in kept.items():
@@ -322,12 +324,12 @@ def _restore(box: Restorable, kept: Any) -> None:
 
 
 _TOLD = (str, int, float, bool, type(None), tuple)
-"""Keys that are named by what they hold: of a tensor that is numbers, which differ from run to run."""
+"""Types of keys that are named by their repr; a tensor's repr holds numbers that differ from run to run."""
 
 
 def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) -> list[tuple[str, Any]]:
-    """The parts of a value that are no containers, with their place in it; a type that is no container stands for
-    itself."""
+    """The non-container parts of a value, each with its path; an object of another class without attributes gives its
+    class's name."""
     if id(value) in seen:
         return []
     if isinstance(value, tuple) and value and all(type(part) is int for part in value):  # sizes and strides

@@ -31,9 +31,9 @@ _STAGES = ("dynamo", *_INNER, "joint_passed")
 
 @dataclass
 class Counts:
-    """One entry for each: of breaks and recompiles a sentence with the user's line. `graphs` are Dynamo's, `nodes`
-    theirs; they and `kernels` are those of first compiles, for a recompile counts by itself. `errors`: what could not
-    be recorded; `kept`: whether `run` is to stay."""
+    """What was compiled: each list has one entry per item. `breaks`, `recompiles`: sentences with the user's line;
+    `graphs`: Dynamo's, with their `nodes`; these and `kernels` are of first compiles only, since a recompile is counted
+    as such; `errors`: what could not be recorded; `kept`: whether the folder `run` stays."""
 
     run: Path
     breaks: list[str] = field(default_factory=list[str])
@@ -45,7 +45,7 @@ class Counts:
     kept: bool = False
 
     def numbers(self) -> dict[str, int]:
-        """The number of each."""
+        """The number of breaks, recompiles, graphs, nodes and kernels."""
         lists = (self.breaks, self.recompiles, self.graphs, self.kernels)
         breaks, recompiles, graphs, kernels = map(len, lists)
         return {"breaks": breaks, "recompiles": recompiles, "graphs": graphs, "nodes": self.nodes, "kernels": kernels}
@@ -55,7 +55,7 @@ class Counts:
         shutil.rmtree(self.run.parent, ignore_errors=True)
 
     def add(self, other: Counts) -> None:
-        """Adds the counts of an inner counting."""
+        """Adds the counts of a nested `counting` block."""
         for name in (*_NAMES, "errors"):
             getattr(self, name).extend(getattr(other, name))
         self.nodes += other.nodes
@@ -74,7 +74,7 @@ class Counts:
             place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line)
             text = f"{_at(place)}{place.code_text}: {broken.title}"
             key = item.id.partition("_")[0], text
-            if key not in seen:  # the same break in a recompile is no other one
+            if key not in seen:  # in a recompile the same break is not counted twice
                 seen.add(key)
                 self.breaks.append(text + (f". Hint: {broken.hints[0]}" if broken.hints else ""))
         if item.kind in ("recompile", "limit"):
@@ -90,8 +90,8 @@ class Counts:
         self._kernels(run, item.graphs)
 
     def _kernels(self, run: Run, lines: list[GraphLine]) -> None:
-        """Counts the kernels that the generated code of each graph defines; an inference graph's stands beside two
-        stages."""
+        """Counts the kernels in the generated code of each graph. An inference graph's code is saved beside two stages
+        and counts once."""
         inner = [line for line in lines if line.stage in _INNER]
         for line in inner or lines:
             files = run.graph(line.id).code_files()
@@ -99,7 +99,7 @@ class Counts:
 
 
 class Counting(Session):
-    """A recording whose graphs are counted only."""
+    """A recording of which only the counts are used."""
 
     def __init__(self, run: Path) -> None:
         super().__init__(Options(str(run), inputs="none", stages=list(_STAGES)), join=False)
@@ -108,8 +108,8 @@ class Counting(Session):
 
 @contextmanager
 def counting(*, kept: bool = False) -> Iterator[Counts]:
-    """Counts what is compiled inside the block; what it yields is filled in at the end, when the run goes unless it is
-    `kept`. A recording around it does not see what is compiled inside, another counting does."""
+    """Counts what is compiled inside the block. The yielded Counts are filled in when the block ends, and the run is
+    then deleted unless `kept`. An outer recording does not see these compiles; an outer `counting` does."""
     folder = Path(tempfile.mkdtemp(prefix="graphdbg-counts-"))
     outer, session = active(), Counting(folder / "run")
     counts = session.counts
@@ -187,7 +187,7 @@ def assert_graphs(
             counts.kept = False
             raise
     if outer is not None and not isinstance(outer, Counting):
-        torch.compiler.reset()  # for whoever records: a later call is compiled again
+        torch.compiler.reset()  # so that an outer recording sees a later call compile again
     wanted = {"breaks": breaks, "recompiles": recompiles, "graphs": graphs, "kernels": kernels}
     differing = {name: number for name, number in counts.numbers().items() if wanted.get(name) not in (None, number)}
     if not differing and not counts.errors:

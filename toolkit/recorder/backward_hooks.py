@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STAGE = "compiled_autograd"
 QUIET = 3
-"""Backwards that were known already, after which the lines of the forward are no longer kept."""
+"""After this many backwards without a new one, forward lines are no longer kept."""
 
 
 def watch(session: Session) -> None:
@@ -72,7 +72,7 @@ class Backwards:
             self._noting_lines = True
 
     def capturer(self) -> Any:
-        """The capturer of the next backward; None when that is not recorded."""
+        """The capturer for the next backward; None when it is not recorded."""
         session = self.session
         if not session.wants(STAGE) or session.waiting.now:
             return None
@@ -87,7 +87,7 @@ class Backwards:
         return self._capturer
 
     def stop(self) -> None:
-        """Stops keeping lines of the forward, and reports what was left out."""
+        """Stops keeping forward lines, and reports what was left out."""
         self._no_more_lines()
         if self._capturer is not None:
             self._report_left_out()
@@ -95,7 +95,7 @@ class Backwards:
     def _no_more_lines(self) -> None:
         import torch
 
-        # with its checks on, or off already, it is the program's own meanwhile
+        # if the program changed the mode meanwhile, it stays as it is
         if self._noting_lines and torch.is_anomaly_enabled() and not torch.is_anomaly_check_nan_enabled():
             torch.autograd.set_detect_anomaly(False)
             self._noting_lines = False
@@ -171,7 +171,7 @@ class Backwards:
         self.session.event("note", graph.id, message=message)
 
     def _replace(self, flight: Flight, graph: Graph, backward: Backward) -> None:
-        """Replaces torch's own graph by the recorded one."""
+        """Replaces the saved torch graph by the graph of the recorded backward."""
         if graph.record is not None:
             roles = backward.inputs_described
             record = flight.encoded(backward.module, graph.id, STAGE, None, roles, graph.record.ambient)

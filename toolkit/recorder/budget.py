@@ -1,4 +1,4 @@
-"""What a recording leaves out to stay within what was asked: `--only`, `--keep`, `--max-disk`, `--after-step`.
+"""Limits what a recording keeps, as `--only`, `--keep`, `--max-disk` and `--after-step` ask.
 
 How much disk the run takes is kept by each process for itself and read by the others: `<process>/disk.txt` holds one
 number. The unit is a compile (all stages under one compile name). Old compiles are dropped first; one that failed, or
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 LeftOut = Callable[[str, str], None]
 
 KEEP_BYTES = 1 << 16
-"""Room that graphs leave free for the end of the journal and for what a failure has to say."""
+"""Bytes kept free of graphs, for the end of the journal and for the report of a failure."""
 
 DISK_FILE = "disk.txt"
 
 _STAYING = frozenset({"failed", "compiling", "running"})
-"""The last events of graphs that are not dropped."""
+"""A graph whose last event is one of these is not dropped."""
 
 
 class Disk:
-    """The share of one process in the limit of its run, in blocks of 4 KiB, as `du` counts.
+    """One process's share of its run's disk limit, in blocks of 4 KiB, as `du` counts.
 
-    A process writes down what it is about to take before it looks at the others' numbers, so that two of them never
-    both believe that there is room for one. No locks, so it works on network folders.
+    A process publishes what it is about to take before it reads the others' numbers, so that two processes never both
+    take the last free room. No locks, so this works on network folders.
 
     For example: `Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)` gives `True`.
     """
@@ -53,7 +53,7 @@ class Disk:
         self._lock = threading.RLock()
 
     def reserve(self, size_bytes: int) -> bool:
-        """Takes so many bytes if the run has room for them."""
+        """Reserves bytes, if they fit in the run's limit."""
         with self._lock:
             self.set(self._own + size_bytes)
             if self._own + self.others() <= self.limit_bytes:
@@ -62,7 +62,7 @@ class Disk:
             return False
 
     def set(self, own_bytes: int) -> None:
-        """Publishes the amount that this process takes."""
+        """Publishes how many bytes this process takes."""
         with self._lock:
             self._own = max(0, own_bytes)
             path = self.run / self.process / DISK_FILE
@@ -87,7 +87,8 @@ class Disk:
 
 
 class Budget:
-    """Decides for one process; safe for several threads. `left_out(graph, reason)` journals what was decided."""
+    """Decides what one process records; safe for several threads. `left_out(graph, reason)` journals what is left
+    out."""
 
     def __init__(self, options: Options, left_out: LeftOut) -> None:
         self.only = re.compile(options.only) if options.only else None
@@ -98,11 +99,11 @@ class Budget:
         self.writer: ProcessWriter | None = None
         self.gone: set[str] = set()
         self._compiles: dict[str, dict[str, str]] = {}
-        """Compile -> its graphs that are on disk, with their last event."""
+        """Compile -> its graphs on disk -> the last event of each."""
         self._lock = threading.RLock()
 
     def attach(self, writer: ProcessWriter) -> None:
-        """Lets a writer ask this budget from now on."""
+        """Makes a writer ask this budget before it writes."""
         if self.keep or self.limit_bytes:
             self.writer, writer.gate = writer, self
         if self.limit_bytes:
@@ -110,13 +111,13 @@ class Budget:
             writer.tensors.room = lambda size_bytes: self._room(size_bytes, "")
 
     def refusal(self, local: str, function: str) -> str | None:
-        """Why a graph is not wanted at all; None when it is."""
+        """Why a graph is not recorded at all (`--only`); None when it is."""
         if self.only is not None and not self.only.search(f"{local} {function}"):
             return f"--only {self.only.pattern}"
         return None
 
     def event(self, kind: str, local: str) -> bool:
-        """Takes note of an event of a graph; says whether it is journalled. A failure always is."""
+        """Notes an event of a graph; returns whether it is journalled. A failure always is."""
         with self._lock:
             states = self._compiles.get(local.partition("/")[0], {})
             if local in states:
@@ -124,7 +125,7 @@ class Budget:
             return kind == "failed" or local not in self.gone
 
     def admit(self, local: str, size_bytes: int) -> bool:
-        """Makes room for a graph, and tracks it from now on; False when there is none, which is journalled."""
+        """Makes room for a graph and tracks it from now on. False where there is no room, which is journalled."""
         with self._lock:
             name = local.partition("/")[0]
             if self.keep and name not in self._compiles:
@@ -154,7 +155,7 @@ class Budget:
         return f"--max-disk {self.limit_bytes}"
 
     def _room(self, size_bytes: int, name: str) -> bool:
-        """Whether there is room, after dropping older compiles as far as needed."""
+        """Whether there is room, if need be after dropping older compiles."""
         if self.disk is None or self.writer is None:
             return True
         while True:
@@ -169,7 +170,7 @@ class Budget:
             self._drop((ran or others)[0], self._limit)
 
     def _keep_newest(self, name: str) -> None:
-        """Drops old compiles of the same function until one more fits."""
+        """Drops old compiles of the same function until one more stays within `--keep`."""
         alike = [other for other in self._compiles if other.partition("_")[0] == name.partition("_")[0]]
         surplus = len(alike) + 1 - self.keep
         for other in [other for other in self._may_go() if other in alike][: max(0, surplus)]:

@@ -48,8 +48,8 @@ _VISIBLE = "user_visible_output_idxs"
 
 
 class PackedSave:
-    """Saves a graph, maybe later: the record is packed when the compiler is done with it, because its objects take
-    fifty times as much memory."""
+    """Saves a graph, now or later. Until then the record is kept packed: its objects take fifty times as much
+    memory."""
 
     def __init__(self, writer: ProcessWriter, record: GraphRecord) -> None:
         self.writer = writer
@@ -57,7 +57,7 @@ class PackedSave:
         self._data = b""
 
     def pack(self) -> None:
-        """Packs the record, once nothing will be amended."""
+        """Packs the record, which can no longer be amended then."""
         if self.record is not None:
             self._data = zlib.compress(msgspec.msgpack.encode(self.record), 1)
             self.record = None
@@ -69,7 +69,7 @@ class PackedSave:
 
 
 def keep_sources(writer: ProcessWriter, record: GraphRecord) -> None:
-    """Keeps the files that the record's stacks name and that were not kept yet, where there is room."""
+    """Keeps a copy of each source file that the record's stacks name and that was not kept yet, while there is room."""
     files = {file for text in record.strings if 'File "' in text for file in _FILE.findall(text)} | _script()
     for file in sorted(files - writer.sources.known):
         if is_absolute(file) and known(file) is not None:
@@ -82,14 +82,13 @@ def keep_sources(writer: ProcessWriter, record: GraphRecord) -> None:
 
 
 def _script() -> set[str]:
-    """The path of the program itself, which no stack needs to name."""
+    """The path of the program's main script, which stacks need not name."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return {os.path.abspath(file)} if file else set()  # noqa: PTH100  only the text of a path is wanted
 
 
 class Graph:
-    """One captured graph: its id, stage, and its record while the compiler call lasts (later only what a first run
-    needs)."""
+    """One captured graph. `record`: complete while the compiler call lasts, later only what the first run needs."""
 
     def __init__(self, record: GraphRecord) -> None:
         self.id = record.id
@@ -128,7 +127,8 @@ class Flight:
     ) -> Graph | None:
         """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved.
 
-        `roles` are those of its inputs, where its stage does not give them. `grows`: the inner compiler may adopt it.
+        `roles`: of the graph's inputs, where the stage does not determine them. `grows`: the record may be amended by
+        the inner compiler.
         """
         session = self.session
         if not session.wants(stage):
@@ -153,7 +153,7 @@ class Flight:
         return None
 
     def _local(self, writer: ProcessWriter, stage: str) -> str:
-        """A fresh id; the backward of forward.2 is backward.2."""
+        """An unused graph id; the backward of forward.2 gets backward.2."""
         forward = _forwards.get(self.graph_id, "") if self.graph_id is not None and stage.endswith("backward") else ""
         local = writer.unique_id(self.name, stage, like=forward if forward.startswith(f"{self.name}/") else "")
         if self.graph_id is not None and stage == "forward":
@@ -169,12 +169,12 @@ class Flight:
         roles: list[InputRecord] | None,
         state: Ambient | None = None,
     ) -> GraphRecord:
-        """The record of a graph under the settings in force, which are reported where they cannot be saved."""
+        """Encodes a graph under the settings in force; settings that cannot be saved are noted."""
         from ...dumps import live
 
         session = self.session
         config = changed_settings(self.options, but_caches=not session.options.keep_cache)
-        state = state or ambient(seed=False)  # the seed is the process's: in its inputs and its settings
+        state = state or ambient(seed=False)  # the seed belongs to the process: inputs and settings record it
         with undisturbed():
             record = live.encode(
                 gm,
@@ -195,8 +195,8 @@ class Flight:
         return record
 
     def _call(self, record: GraphRecord) -> None:
-        """Keeps what the user calls the outputs of Dynamo's graph, and its inputs, whose gradients this one may
-        return."""
+        """Saves the user's names for the outputs of Dynamo's graph, and for its inputs where this graph may return
+        their gradients."""
         outputs = self.dynamo_outputs or self.session.outputs.get(self.name, [])
         roles = self._dynamos()
         inputs = [input_source(role.source, role.role) for role in roles] if record.stage in _WITH_GRADIENTS else []
@@ -204,7 +204,7 @@ class Flight:
             record.graph.meta[NAMES] = {"dict": [["outputs", [list(pair) for pair in outputs]], ["inputs", inputs]]}
 
     def _roles(self, gm: Any, stage: str) -> list[InputRecord] | None:
-        """The roles of the inputs, as far as Dynamo's graph and AOTAutograd's descriptions give them."""
+        """The roles of the inputs, from Dynamo's graph and AOTAutograd's descriptors; None where neither has them."""
         with self.session.guarded("roles of the inputs"):
             if stage in ("dynamo", "pre_grad"):
                 names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
@@ -213,7 +213,7 @@ class Flight:
                     return list(known.values())
                 if not known.keys() & set(names):
                     return None
-                self.session.cut.add(self.name)  # a part of Dynamo's graph: what follows counts the part's own inputs
+                self.session.cut.add(self.name)  # a part of Dynamo's graph: later graphs number the part's inputs
                 self.dynamo_roles = [known.get(name) or InputRecord(name, "unknown", "") for name in names]
                 return self.dynamo_roles
             if stage != "compiled_autograd":
@@ -221,11 +221,11 @@ class Flight:
         return None
 
     def _dynamos(self) -> list[InputRecord]:
-        """The roles of the inputs of the graph that AOTAutograd was given; none where that is not known."""
+        """The roles of the inputs of the graph that AOTAutograd received; empty where they are unknown."""
         return self.dynamo_roles or ([] if self.name in self.session.cut else self.session.roles.get(self.name, []))
 
     def amend(self, graph: Graph, gm: Any, compile_kwargs: Mapping[str, Any]) -> None:
-        """Adds what the inner compiler was given to a graph captured before it was known."""
+        """Adds the inner compiler's arguments to a graph that was captured before they were known."""
         record = graph.record
         if record is None:
             return
@@ -256,7 +256,8 @@ class Flight:
 
 
 class _Here(threading.local):
-    """This thread's flights, the depth inside each recursive pass, and where the failure in progress began."""
+    """State of one thread: its flights, the depth inside each recursive pass, and the stage in which the current
+    failure began."""
 
     def __init__(self) -> None:
         self.flights: list[Flight] = []
@@ -270,11 +271,11 @@ class _Here(threading.local):
 here = _Here()
 
 _names: dict[int, tuple[str, str | None]] = {}
-"""Inductor's graph_id -> the compile name it had in the forward: a backward compiled later without a compile id joins
-it."""
+"""Inductor's graph_id -> the forward's compile name and compile id: a backward compiled later without a compile id uses
+them."""
 
 _forwards: dict[int, str] = {}
-"""Inductor's graph_id, or the number of a call of another AOT backend's (below 0) -> the id of the forward."""
+"""Inductor's graph_id (or the negative number of a call to another AOT backend) -> the id of the forward."""
 
 
 def current(session: Session) -> Flight | None:
@@ -284,9 +285,10 @@ def current(session: Session) -> Flight | None:
 
 @contextmanager
 def flying(session: Session, *, graph_id: int | None = None, compile_id: str | None = None) -> Iterator[Flight]:
-    """A compiler call: settles the graphs captured in it when the block ends, and counts the outermost one's seconds.
+    """Opens a flight for a compiler call. When the block ends, its graphs are settled; the outermost flight counts the
+    seconds.
 
-    `compile_id` is that of a graph outside of any compiler call.
+    `compile_id`: for a graph outside any compiler call.
     """
     outer = current(session)
     flight = Flight(session, compile_name(compile_id), compile_id) if compile_id else _named(session, outer, graph_id)
@@ -294,7 +296,7 @@ def flying(session: Session, *, graph_id: int | None = None, compile_id: str | N
         flight.options, flight.dynamo_roles, flight.main = outer.options, outer.dynamo_roles, outer.main
         flight.dynamo_outputs = outer.dynamo_outputs
     here.flights.append(flight)
-    start = time.perf_counter() - session.recording_seconds  # what is spent recording is no compiling
+    start = time.perf_counter() - session.recording_seconds  # excludes the time spent recording
     failure: BaseException | None = None
     try:
         yield flight
@@ -333,7 +335,7 @@ def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flig
 
 
 def in_flight(body: Callable[..., Any], updated: Sequence[str] = WRAPPER_UPDATES) -> Callable[[Function], Function]:
-    """A hook around a call into the compiler, which is a flight: `body(flight, original, *args, **kwargs)`."""
+    """Makes a hook around a call into the compiler, which opens a flight: `body(flight, original, *args, **kwargs)`."""
 
     def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
         with flying(session, graph_id=kwargs.get("graph_id")) as flight:
@@ -343,8 +345,8 @@ def in_flight(body: Callable[..., Any], updated: Sequence[str] = WRAPPER_UPDATES
 
 
 def in_pass(group: str) -> Callable[[Callable[..., Any]], Callable[[Function], Function]]:
-    """A hook around a pass that calls itself for the subgraphs of higher-order operators: `body(flight, original,
-    *args, **kwargs)` for the outermost call inside a flight, whose graph holds those subgraphs."""
+    """Makes a hook around a pass that calls itself for the subgraphs of higher-order operators. `body(flight, original,
+    *args, **kwargs)` runs for the outermost call inside a flight, whose graph contains the subgraphs."""
 
     def of(body: Callable[..., Any]) -> Callable[[Function], Function]:
         def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Copies of a graph's inputs on the host, one per graph, made before each execution and overwritten by the next.
+"""Copies of a graph's inputs in host memory, one per graph, made before each execution and overwritten by the next.
 
-With the policy `last` the copy lies in a file that survives the process (`dumps.held`), else in memory. A copy is of
-whole storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels
-on the same stream. Keeps no reference to an input, and holds no more bytes than the limit.
+With the policy `last` the copy is in a file that survives the process (`dumps.held`), else in memory. Whole storages
+are copied, each once, before the graph may change them; on a GPU the copy is queued before the graph's kernels on the
+same stream. No reference to an input is kept, and all copies together stay within the limit.
 
 For example:
 
@@ -36,7 +36,7 @@ _LARGE_BYTES = 1 << 22
 
 
 class CopyBudget:
-    """The bytes that all copies of a process may take together."""
+    """The limit in bytes for all copies of a process together, and how many are used."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -63,7 +63,7 @@ class OverLimit(Exception):
 
 
 class Copy:
-    """The inputs of the newest execution of one graph. `whole` is False while there is none or it is being made."""
+    """The inputs of one graph's newest execution. `whole`: False before the first copy and while one is being made."""
 
     def __init__(
         self, budget: CopyBudget, names: Sequence[str], roles: Sequence[InputRecord], paths: Sequence[Path] = ()
@@ -115,10 +115,10 @@ class Copy:
         had = self.size_bytes
         if size <= had:
             return
-        size += size // 8 if had else 0  # sizes that grow a little each time
+        size += size // 8 if had else 0  # leaves room for sizes that grow a little each time
         pinned = not self.paths and torch.cuda.is_available() and torch.cuda.is_initialized()
         if pinned:
-            size = 1 << (size - 1).bit_length()  # as torch's allocator of pinned memory does
+            size = 1 << (size - 1).bit_length()  # rounds up as torch's pinned allocator does
         if not self.budget.grant(size - had):
             raise OverLimit(size)
         try:
@@ -185,13 +185,13 @@ class Copy:
             data = storage_bytes(self._host.untyped_storage())
             parts = [data[at : at + size] for at, size in self._record.spans]
             states = [(name, data[at : at + size]) for name, at, size in self._record.generators]
-            return held.settled(held.Held(self.execution, self._record.inputs, list(parts), list(states)), put)
+            return held.settled(held.HeldContents(self.execution, self._record.inputs, list(parts), list(states)), put)
 
     def drop(self) -> None:
         """Frees the memory, and deletes the file."""
         with self.lock:
             self.budget.grant(-self.size_bytes)
-            # torch ends the process where it cannot free pinned memory: keep it to the end
+            # torch aborts where it cannot free pinned memory: keep it to the end
             if self._pinned and _device_failed():
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._host))
             self.whole, self._host, self._record = False, None, None
@@ -210,17 +210,18 @@ def _device_failed() -> bool:
 
 
 def _empty(size: int, pinned: bool) -> tuple[torch.Tensor, bool]:
-    """Memory on the host, pinned if the system allows; raises RuntimeError when there is none."""
+    """Uninitialised host memory, and whether it is pinned (if the system allows); raises RuntimeError when there is
+    none."""
     if pinned:
         try:
             return torch.empty(size, dtype=torch.uint8, pin_memory=True, device="cpu"), True
-        except RuntimeError:  # more than may be pinned
+        except RuntimeError:  # above the limit for pinned memory
             pass
     return torch.empty(size, dtype=torch.uint8, device="cpu"), False
 
 
 def _laid_out(sizes: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
-    """(start, size) of each part after the head, and the end of the last one."""
+    """(offset, size) of each part after the file's head, and the end of the last part."""
     places: list[tuple[int, int]] = []
     at = held.DATA_AT
     for size in sizes:

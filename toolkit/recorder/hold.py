@@ -1,11 +1,11 @@
-"""Holds the inputs of every execution of the watched graphs, and keeps those of the last one, or of a step that went
-wrong.
+"""Holds the inputs of every execution of the watched graphs, and keeps those of the last execution, or of a step that
+went wrong.
 
-Also: when a step went wrong, and which graphs' inputs belong to it: bookkeeping of executions, without tensors.
+Also: detects when a step goes wrong, and which graphs' inputs belong to that step; this bookkeeping holds no tensors.
 
 One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN
-after it, kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Keeps no input
-alive while its graph runs, and never raises into the recorded program.
+after it, and kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. No input is
+kept alive while its graph runs, and nothing raises into the recorded program.
 
 For example:
 
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
     from .session import Session
 
 MOST_RISES = 3
-"""After that many times a NaN that comes and goes in one place is taken as usual."""
+"""A NaN that comes and goes in one place more often than this is no longer reported."""
 
 MOST_FINDINGS = 8
-"""So many steps are kept whole in one process; further ones are counted."""
+"""How many bad steps are kept in one process; further ones are only counted."""
 
 
 @dataclass(eq=False)
 class Member:
-    """One compiled graph: what is known of its executions. Numbers are places in the order of all executions."""
+    """One compiled graph and the state of its executions. `last`, `before`: numbers of its last two executions, in the
+    order of all graphs' executions."""
 
     name: str
     backward: bool = False
@@ -60,7 +61,8 @@ class Member:
 
 @dataclass(eq=False)
 class BadStep:
-    """A step that went wrong: in which graph, at which outputs and inputs, and the graphs that ran in it so far."""
+    """A step that went wrong: in which graph, at which of its outputs and inputs, and the graphs that ran in the step
+    so far."""
 
     member: Member
     what: str
@@ -71,7 +73,7 @@ class BadStep:
 
 
 class Trouble:
-    """The executions of one process. Safe for several threads."""
+    """Finds bad steps among the executions of one process. Safe for several threads."""
 
     def __init__(self) -> None:
         self.found = 0
@@ -87,8 +89,8 @@ class Trouble:
         self._reported: tuple[int, str] | None = None
 
     def begins(self, member: Member) -> BadStep | None:
-        """Records that an execution begins; returns the finding whose step it belongs to, if its inputs are to be kept
-        for that."""
+        """Records that an execution begins; returns the bad step that it belongs to, if its inputs are to be kept for
+        that step."""
         with self._lock:
             self._members[member] = None
             if self._in_backward and not member.backward:
@@ -121,8 +123,8 @@ class Trouble:
         self.open = None
 
     def judged(self, member: Member, inputs: set[int], outputs: set[int]) -> BadStep | None:
-        """An execution ended with NaN at these places; a Finding when it is where the trouble starts. What its inputs
-        hold matters from the first NaN in any output on (`nan_seen`)."""
+        """Records where an execution had NaN; returns a BadStep where the trouble starts. The inputs are tested only
+        after the first NaN in any output (`nan_seen`)."""
         with self._lock:
             news_in, news_out = inputs - member.nan_inputs, outputs - member.nan_outputs
             member.nan_inputs, member.nan_outputs = set(inputs), set(outputs)
@@ -138,7 +140,8 @@ class Trouble:
             return self._finding(BadStep(member, "nan", rare, sorted(news_in)))
 
     def raised(self, member: Member | None, error: BaseException) -> BadStep | None:
-        """An execution, or with no member the program, ended with this exception; None when it was reported before."""
+        """Records that an execution (with no member: the program) ended with an exception; None when that was reported
+        before."""
         with self._lock:
             identity = (id(error), type(error).__name__)
             if identity == self._reported:
@@ -150,8 +153,8 @@ class Trouble:
             return self._finding(BadStep(member, "error"))
 
     def _near(self, member: Member) -> int:
-        """The execution from which on a NaN elsewhere may be the cause of one here: since this graph ran last; since
-        the optimizer's step before the last one, for gradients that were NaN reach the parameters with the step."""
+        """The earliest execution at which a NaN elsewhere may have caused one in this graph: since its last run, or
+        since the optimizer's step before the last one: a step carries NaN gradients into the parameters."""
         since = member.before or self._began_before
         return min(since, self._stepped_before) if self._stepped_before >= 0 else since
 
@@ -169,11 +172,11 @@ class Trouble:
 
 
 _TESTED = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64, torch.complex128)
-"""Dtypes with arithmetic; smaller floats have none, and their NaN shows in what is computed from them."""
+"""Dtypes with arithmetic. Smaller floats have none: their NaN shows in what is computed from them."""
 
 
 class NanTest:
-    """A test in progress, begun for some values: `add` begins it for more, `places` waits for it."""
+    """A NaN test in progress: `add` starts it for more values, `places` waits for the result."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._found: set[int] = set()
@@ -181,7 +184,7 @@ class NanTest:
         self.add(values)
 
     def add(self, values: Sequence[Any], first: int = 0) -> None:
-        """Tests the tensors among the values; their places count from `first`."""
+        """Starts the test for the tensors among the values, numbered from `first`."""
         groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, torch.Tensor]]] = {}
         for place, value in enumerate(values, first):
             plain = type(value) in (torch.Tensor, torch.nn.Parameter)
@@ -197,7 +200,7 @@ class NanTest:
     def _on_cpu(self, places: list[int], tensors: list[torch.Tensor]) -> None:
         sums = torch.isnan(torch.stack([tensor.sum() for tensor in tensors])).tolist()
         for place, tensor, maybe in zip(places, tensors, sums, strict=True):
-            if maybe and bool(torch.isnan(tensor).any()):  # the sum of inf and -inf is one, too
+            if maybe and bool(torch.isnan(tensor).any()):  # inf - inf makes the sum NaN, too
                 self._found.add(place)
 
     def places(self) -> set[int]:
@@ -210,11 +213,11 @@ class NanTest:
 
 
 IDLE_EXECUTIONS = 256
-"""A graph that did not run during so many executions of others may lose its held inputs to them."""
+"""After this many executions of other graphs without one of its own, a graph may lose its held inputs."""
 _IN_PLACE = 1 << 30
-"""Places from here on are inputs that the graph changes in place."""
+"""Numbers from here on stand for inputs that the graph changes in place."""
 _NAMED = ("parameter", "buffer", "user")
-"""Roles of inputs that have a name in the user's program."""
+"""Roles of inputs that the user's program has a name for."""
 
 
 class Holder:
@@ -236,21 +239,21 @@ class Holder:
             steps.watch(self.trouble.step_ended)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold:
-        """The hold of one compiled callable; `graphs` are the (id, stage) that it is the compiled form of."""
+        """Creates the Hold of a callable compiled from `graphs` (id, stage)."""
         hold = Hold(self, graphs, record)
         self.holds[hold.member] = hold
         return hold
 
     def make_room(self, hold: Hold) -> None:
-        """Frees what graphs hold that have not run for long, because others have replaced them, after a recompile for
-        example."""
+        """Frees the inputs held for graphs that have not run for long, for example because a recompile replaced
+        them."""
         for other in self.holds.values():
             if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
                 other.settle()
 
     def note(self, finding: BadStep, hold: Hold, execution: int, message: str, **fields: Any) -> None:
-        """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message becomes the
-        time."""
+        """Journals a bad step and keeps the inputs of all graphs that ran in it so far. "{when}" in the message is
+        replaced by the execution and step."""
         when = f"execution {execution}" + (f", step {step()}" if step() else "")
         self.session.event(
             "note",
@@ -277,7 +280,7 @@ class Holder:
                 self.note(finding, hold, hold.copy_execution, text)
 
     def close(self) -> None:
-        """Turns what the files hold into inputs.json, frees all memory, and journals the cost."""
+        """Writes inputs.json from the held copies, frees all memory, and journals the cost."""
         steps.forget(self.trouble.step_ended)
         self.closed = True
         if os.getpid() != self.pid:
@@ -301,7 +304,7 @@ class Holder:
             )
 
 
-class Execution:
+class HeldExecution:
     """One execution in progress: its number, and the tests that were begun before it."""
 
     def __init__(self, number: int) -> None:
@@ -326,16 +329,16 @@ class Hold:
         paths = [holder.session.writer().path / FOLDER / local for local in self.locals if holder.last]
         self.copy: Copy | None = Copy(holder.budget, self.names, record.inputs, paths)
 
-    def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:
-        """Copies the inputs and begins to test them. None in a forked child, whose copies would be the parent's, and
+    def before(self, number: int, inputs: Sequence[Any]) -> HeldExecution | None:
+        """Copies the inputs and starts to test them. None in a forked child, where the copies are the parent's, and
         once the recording has ended."""
         holder = self.holder
         if holder.closed or os.getpid() != holder.pid:
             return None
         start = time.perf_counter()
         if holder.when:
-            steps.count()  # a step that was compiled is only counted when asked
-        execution = Execution(number)
+            steps.count()  # without this a compiled optimizer step goes unseen
+        execution = HeldExecution(number)
         with holder.session.guarded(f"held inputs of {self.name}"), undisturbed():
             self._copy(number, inputs)
         with holder.session.guarded(f"step of {self.name}"), undisturbed():
@@ -361,7 +364,7 @@ class Hold:
                 self.holder.make_room(self)
                 self.copy.take(inputs, number)
             if "error" in self.holder.when:
-                self.copy.finish()  # after an assert on the device nothing arrives any more
+                self.copy.finish()  # now: after a device-side assert no copy arrives any more
         except OverLimit as error:
             limit = size_text(self.holder.budget.limit)
             self._refuse(
@@ -378,15 +381,15 @@ class Hold:
         text = f"inputs of {self.name} are not held: {why}; statistics of its first execution are kept"
         self.holder.session.event("note", self.name, message=text)
 
-    def _test(self, execution: Execution, inputs: Sequence[Any]) -> None:
+    def _test(self, execution: HeldExecution, inputs: Sequence[Any]) -> None:
         start = time.perf_counter()
         if self.holder.trouble.nan_seen:
             execution.inputs = NanTest(inputs)
-        execution.in_place = [inputs[index] for index in self.in_place]  # their owner keeps them: it wants the change
+        execution.in_place = [inputs[index] for index in self.in_place]  # kept alive by their owner anyway
         self.holder.testing_seconds += time.perf_counter() - start
 
-    def after(self, execution: Execution, result: Any) -> None:
-        """Tests the outputs, and keeps the step's inputs when it went wrong here."""
+    def after(self, execution: HeldExecution, result: Any) -> None:
+        """Tests the outputs for NaN, and keeps the step's inputs when it went wrong here."""
         holder = self.holder
         if "nan" not in holder.when:
             return
@@ -431,8 +434,8 @@ class Hold:
                 holder.note(finding, self, number, f"{self.name} failed ({{when}}) with {raised_line(error)}")
 
     def keep(self, finding: BadStep) -> None:
-        """Writes the held inputs under the execution's number, and as inputs.json where they are the first: what goes
-        wrong later may come of that."""
+        """Writes the held inputs under the execution's number; the first kept ones also as inputs.json, since a later
+        failure may follow from them."""
         session = self.holder.session
         if self.copy is None or not self.copy.whole:
             return
@@ -457,15 +460,15 @@ class Hold:
         writer = self.holder.session.writer()
         for local in self.locals:
             if not writer.graph_path(local).is_dir():
-                continue  # left out meanwhile, which its own event says
+                continue  # left out meanwhile; an event says so
             if numbered:
                 writer.save_inputs(local, record, number=record.execution)
             if newest:
                 writer.save_inputs(local, record)
 
     def settle(self) -> None:
-        """Writes the last inputs as inputs.json, or beside it where those of a step that went wrong are there. The
-        copy's memory is free afterwards."""
+        """Writes the last inputs as inputs.json, or under their number where inputs.json holds those of a bad step.
+        Frees the copy's memory."""
         copy = self.copy
         if copy is None:
             return
@@ -481,12 +484,12 @@ class Hold:
 
 
 def step() -> int:
-    """The number of the optimizer's step in progress; 0 while none was counted."""
+    """The number of the optimizer step in progress; 0 before the first counted step."""
     return steps.count() + 1 if steps.count() else 0
 
 
 def _changed_in_place(nodes: Sequence[NodeRecord], names: Sequence[str]) -> list[int]:
-    """The places of the inputs that an AOT graph writes into: those that a `copy_` writes."""
+    """The places of the inputs that an AOT graph mutates: the targets of its `copy_` nodes."""
     targets = [node.args[0] for node in nodes if node.target == "aten.copy_.default" and node.args]
     written = {target.get("node") for target in targets if isinstance(target, dict)}
     return [index for index, name in enumerate(names) if name in written]

@@ -1,13 +1,12 @@
-"""What each wrapper of the compiler does: Dynamo's call of a backend, AOT backends' compilers, Inductor's passes and
-compiler.
+"""The wrappers of the compiler: of Dynamo's call to a backend, AOT backends' compilers, Inductor's passes and compiler.
 
-Also: backwards that the program's own compiled autograd captured, of which Dynamo makes graphs:
+Also: of the backwards that the program's own compiled autograd captures and Dynamo compiles, as
 `ca<K>_<frame>_<recompile>/dynamo`.
 
 The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A
-forward, backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT
-backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls pass there too and are left
-alone.
+forward, backward or inference graph and its post-grad form belong to one compiler call. Compilers and partitioners of
+AOT backends other than Inductor are wrapped where AOTAutograd receives them; those of Inductor pass there too and are
+not wrapped again.
 
 For example: `OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)`.
 """
@@ -34,15 +33,15 @@ from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
 CODE = "compiled_autograd.txt"
-"""Torch's own graph of a backward, beside the graph that was made of it."""
+"""File with torch's own graph of a backward, beside the Dynamo graph made from it."""
 _ORIGIN = re.compile(r"in set_node_origin\n\s*(\S.*? \(NodeCall \d+\))")
 _PART = re.compile(r"aot\d+_")
 _LINE = re.compile(r'File "(<eval_with_key>[^"]*)", line \d+, in \w+\n\s*(\w+)(?:\s*:[^=]*)? = ')
 
 
 class Capture:
-    """One capture: `origins` are the autograd nodes of its nodes by name; `hooks` (index, kind) those of its calls of
-    hooks."""
+    """A backward captured by compiled autograd. `origins`: node name -> autograd node; `calls`: node name -> (index,
+    kind) of the hook that the node calls."""
 
     def __init__(self, gm: Any) -> None:
         self.module = gm
@@ -52,10 +51,10 @@ class Capture:
         self.inputs: dict[Any, str] = {}
         parts: dict[str, str] = {}
         for node in gm.graph.nodes:
-            if node.op != "call_function" or _is_size(node):  # a size has the stack of the input before it
+            if node.op != "call_function" or _is_size(node):  # a size node carries the stack of the input before it
                 continue
             part = _PART.match(node.name)
-            # the operators of a compiled part have no stack
+            # operators inside a compiled part have no stack of their own
             origin = _origin(node) or parts.get(part[0] if part else "", "")
             if origin:
                 self.origins[node.name] = origin
@@ -67,14 +66,15 @@ class Capture:
                 self.calls[node.name] = index, str(kind)
 
     def place(self, name: str) -> dict[str, str]:
-        """The autograd node and the hook of a node of the capture."""
+        """The autograd node and the hook that a node of the capture belongs to."""
         place = {"autograd_node": self.origins[name]} if name in self.origins else {}
         index, _ = self.calls.get(name, (None, ""))
         return {**place, "hook": self.named[index]} if index in self.named else place
 
 
 _silent = SimpleNamespace(debug=lambda *_: None)
-"""A log that hears nothing: torch says why it captures again only where there is one, and keeps no reference to it."""
+"""A logger without output: only with a logger set does torch compute why it captures again. It keeps no reference to
+it."""
 _reasons: dict[int, list[str]] = {}
 _sizes: dict[int, dict[str, str]] = {}
 _SIZE = re.compile(r"sizes\[\d+\]")
@@ -82,7 +82,7 @@ _SIZE = re.compile(r"sizes\[\d+\]")
 
 @hook
 def enable(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """Torch's own context that switches compiled autograd on, after a silent verbose logger is set."""
+    """Switches compiled autograd on in torch's own context, after setting a silent verbose logger."""
     with session.guarded("compiled autograd"):
         t.set_verbose_logger(_silent)
     return original(*args, **kwargs)
@@ -90,7 +90,7 @@ def enable(session: Session, original: Function, *args: Any, **kwargs: Any) -> A
 
 @hook
 def begin_capture(session: Session, original: Function, self: Any, *args: Any) -> Any:
-    """begin_capture(inputs, sizes, scalars, origins, ...); `origins` names the autograd node of each."""
+    """begin_capture(inputs, sizes, scalars, origins, ...): remembers which autograd node each size comes from."""
     captured = original(self, *args)
     with session.guarded("compiled autograd"):
         _sizes[self.id] = {f"sizes[{index}]": f"{name} (NodeCall {at})" for index, (at, name) in enumerate(args[3][1])}
@@ -99,19 +99,19 @@ def begin_capture(session: Session, original: Function, self: Any, *args: Any) -
 
 @hook
 def log_compile_reasons(session: Session, original: Function, self: Any, compile_reasons: list[str]) -> Any:
-    """Records the reasons of a capture, which come after it began."""
+    """Records why torch captures again; torch says so after the capture began."""
     with session.guarded("compiled autograd"):
-        own = f"!{self.id}: "  # torch may repeat those of captures before
+        own = f"!{self.id}: "  # torch may repeat the reasons of earlier captures
         _reasons[self.id] = [str(reason).removeprefix(own) for reason in compile_reasons if str(reason).startswith(own)]
     return original(self, compile_reasons)
 
 
 @hook
 def create_graph_module(session: Session, original: Function, self: Any, id: str) -> Any:
-    """Records the capture as a module, when its passes ran."""
+    """Records the capture as a module, after its passes ran."""
     gm = original(self, id)
     with session.guarded("compiled autograd"):
-        # one with a record is a capture of ours, which is looked at only
+        # an instance with `record` is graphdbg's own, made only to look at the graph
         if not id.endswith("PreReordering") and not hasattr(self, "record"):
             session.captures[gm.forward.__code__.co_filename] = Capture(gm)
             reasons, sizes = _reasons.pop(self.id, []), _sizes.pop(self.id, {})
@@ -138,7 +138,7 @@ def spelt_out(flight: Flight, gm: Any, scope: Mapping[str, Any] | None = None) -
 
 
 def save_code(session: Session, graph: str, scope: Mapping[str, Any]) -> None:
-    """Keeps torch's graph of the backward, where it is what Dynamo compiles, beside the graph."""
+    """Saves torch's own graph of the backward beside the Dynamo graph, where Dynamo is compiling such a backward."""
     capture = _called(session, scope) if session.captures else None
     if capture is not None:
         with session.guarded(graph):
@@ -146,7 +146,8 @@ def save_code(session: Session, graph: str, scope: Mapping[str, Any]) -> None:
 
 
 def _called(session: Session, scope: Mapping[str, Any]) -> Capture | None:
-    """The capture whose frame is being compiled, with the hooks that it was called with."""
+    """The capture whose frame is being compiled, its hooks named after those it was called with; None for other
+    frames."""
     module = scope.get("self")
     capture = next((candidate for candidate in session.captures.values() if candidate.module is module), None)
     if capture is not None:
@@ -156,7 +157,7 @@ def _called(session: Session, scope: Mapping[str, Any]) -> Capture | None:
 
 
 def _place(session: Session, capture: Capture | None, node: Any) -> dict[str, str]:
-    """The place of a Dynamo node in the backward."""
+    """The autograd node and hook of a node in Dynamo's graph."""
     whole = node.args[0] if node.op == "call_function" and node.args else None
     if getattr(whole, "name", "") == "l_inputs_" and capture is not None:
         return {"autograd_node": capture.inputs[node.args[1]]} if node.args[1] in capture.inputs else {}
@@ -183,7 +184,7 @@ def _origin(node: Any) -> str:
 
 
 def _is_size(node: Any) -> bool:
-    """Whether a node of a capture takes a size out, or unwraps it."""
+    """Whether a node of a capture extracts a size, or unwraps one."""
     whole = node.args[0] if node.args else None
     taken = getattr(whole, "op", "") == "placeholder" and getattr(whole, "name", "") == "sizes"
     return taken or node.target is t.unwrap_maybe_dynamic_int
@@ -195,7 +196,7 @@ def _index(node: Any) -> int | None:
 
 
 def _name(function: Any) -> str:
-    """A hook by its function, file and line, as far as they are known."""
+    """The name of a hook: its function, file and line, where known."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
@@ -305,7 +306,7 @@ def _aot_partition(flight: Flight, original: Function, gm: Any, joint_inputs: An
 
 
 def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Captures the joint graph that is to be partitioned, with its compiler's arguments."""
+    """Captures the joint graph before partitioning; returns its compiler's arguments."""
     facts = {**{key: kwargs[key] for key in _JOINT_KWARGS if key in kwargs}, **flight.main}
     flight.capture(gm, "joint", facts)
     return facts
@@ -313,7 +314,7 @@ def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 @hook
 def standalone_compile(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """standalone_compile(gm, example_inputs, ...): what it returns can be saved, of what the caches took meanwhile."""
+    """standalone_compile(gm, example_inputs, ...): keeps its cache entries apart, so that its result can be saved."""
     with cached_apart(session):
         return original(*args, **kwargs)
 
@@ -322,7 +323,8 @@ def standalone_compile(session: Session, original: Function, *args: Any, **kwarg
 def compile_fx_main(
     flight: Flight, original: Function, model: Any, example_inputs: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """_compile_fx_main(model_, example_inputs_, ...): frames calls made without Dynamo, and keeps what replays need."""
+    """_compile_fx_main(model_, example_inputs_, ...): opens a flight for calls without Dynamo, and keeps what replays
+    need."""
     with flight.session.guarded("outputs of the model"):
         flight.main = {"num_example_inputs": len(example_inputs), **_model_outputs(model)}
     with bypassed(flight.session):
@@ -345,7 +347,7 @@ def pre_grad_passes(flight: Flight, original: Function, *args: Any, **kwargs: An
 @in_flight
 def partition_fn(flight: Flight, original: Function, gm: Any, joint_inputs: Any, *args: Any, **kwargs: Any) -> Any:
     """partition_fn(gm, joint_inputs, ...): its argument is the joint graph; joint passes run inside."""
-    # AOTAutograd partitions the subgraphs of invoke_subgraph first, without inputs (2.13) or with a partitioner of
+    # AOTAutograd first partitions the subgraphs of invoke_subgraph, without inputs (2.13) or with a partitioner of
     # their own.
     empty = isinstance(joint_inputs, (list, tuple)) and not joint_inputs
     if empty or kwargs.get("partitioner_fn_override") is not None:
@@ -364,7 +366,7 @@ def partition_fn(flight: Flight, original: Function, gm: Any, joint_inputs: Any,
 @in_pass("joint")
 def joint_graph_passes(flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
     """_recursive_joint_graph_passes(gm, ...): inside the partitioner its result is the joint graph after the passes;
-    elsewhere its argument is the inference graph."""
+    elsewhere (inference) both its argument and its result are captured."""
     joint = here.joints[-1] if here.joints else None
     before = flight.capture(gm, "inference", flight.main, grows=True) if joint is None else None
     result = original(gm, *args, **kwargs)
@@ -402,12 +404,13 @@ def compile_fx_inner(
 
 
 def _plain(value: Any) -> Any:
-    """Inductor boxes some arguments in an object with one `value`."""
+    """The value of an argument that Inductor boxed in an object with one attribute `value`."""
     return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
 
 
 def _inner_graphs(flight: Flight, gm: Any, kind: str, facts: dict[str, Any]) -> list[Graph]:
-    """The graphs that this call compiles: captured now, or the inference graphs captured before its joint passes."""
+    """The graphs that this call compiles: the inference graphs captured before its joint passes, else one captured
+    now."""
     waiting = next((outer for outer in reversed(here.flights) if outer.inference), None)
     if kind == "inference" and waiting is not None:
         adopted, waiting.inference = waiting.inference, []
@@ -433,7 +436,7 @@ def _adopt(flight: Flight, gm: Any, adopted: list[Graph], facts: dict[str, Any])
             flight.amend(graph, gm, facts)
             same.append(graph)
     if not same:
-        # Freezing turns parameters into constants: another graph, which is what the inner compiler sees.
+        # freezing has turned parameters into constants: the inner compiler gets another graph
         frozen = flight.capture(gm, "joint_passed", facts)
         same = [frozen] if frozen is not None else []
     return same
@@ -454,7 +457,7 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     if not isinstance(source, str) or not source:
         return
     with session.guarded("generated code"):
-        # a large one is distinguished when it is read
+        # large code is split into kernels when it is read
         files = kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
         for graph in graphs:
             save = functools.partial(session.writer().save_code, graph.id, files)

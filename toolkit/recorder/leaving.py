@@ -1,8 +1,8 @@
-"""How a process leaves: a child of multiprocessing ends without `atexit`, and an exception that ends the program is
-worth a line, and shows the user's frames and torch's, not the recorder's.
+"""Handles the end of a process: a multiprocessing child ends without `atexit`; an exception that ends the program is
+journalled, and printed with the frames of the user and of torch but not of the recorder.
 
-Catches no signal, and does not change how the process ends. Only the copy of a traceback that is printed at the end is
-trimmed; the exception object is passed on unchanged to the previous sys.excepthook.
+Catches no signal, and does not change how the process ends. Only the traceback printed at the end is trimmed; the
+exception object is passed on to the previous sys.excepthook.
 
 For example:
 
@@ -24,14 +24,14 @@ _HERE = str(Path(__file__).resolve().parent)
 
 
 def close_with_child(report: Callable[[BaseException], None], close: Callable[[], None]) -> None:
-    """In a child that multiprocessing forked, which leaves by os._exit, calls `close` at its end, after all other
-    finalizers, and before it `report` with the exception that ends it, if there is one."""
+    """In a child forked by multiprocessing, which leaves by os._exit: registers `close` to run after all other
+    finalizers, and before it `report` with the exception that ends the child, if any."""
     process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
     if process is None or util is None or process.parent_process() is None or "--multiprocessing-fork" in sys.orig_argv:
-        return  # not such a child; or a spawned one, which runs atexit
+        return  # not a multiprocessing child, or a spawned one, which runs atexit
 
     def end() -> None:
-        error = sys.exc_info()[1]  # finalizers run while it is on its way out
+        error = sys.exc_info()[1]  # set: finalizers run while the exception propagates
         if error is not None and not isinstance(error, SystemExit):
             report(error)
         close()
@@ -50,7 +50,8 @@ def sentence(error: BaseException) -> str:
 
 
 def install(report: Callable[[BaseException], None] | None = None) -> None:
-    """Puts the trimming in front of the present sys.excepthook, and `report`, which must not raise; once."""
+    """Installs, once, an excepthook before the present one: it calls `report`, which must not raise, and trims the
+    traceback."""
     if getattr(sys.excepthook, "_graphdbg", False):
         return
     previous = sys.excepthook

@@ -1,4 +1,4 @@
-"""The first real run of a compiled graph: what its inputs were, that it ran, or how it failed.
+"""Watches the first real run of a compiled graph: records its inputs, and whether it ran or how it failed.
 
 Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made
 it:
@@ -32,7 +32,8 @@ WHOLE = ("first", "all")
 
 
 class Watch:
-    """Watches executions. `graphs` share them: an inference graph and its form after the joint passes run as one."""
+    """Watches the executions of one compiled callable. `graphs`: those that it is compiled from; an inference graph and
+    its form after the joint passes run as one."""
 
     def __init__(self, session: Session, graphs: Sequence[Graph]) -> None:
         self.session = session
@@ -47,7 +48,7 @@ class Watch:
             graph.record = None
 
     def begin(self, inputs: Sequence[Any]) -> int:
-        """The number of this execution, or 0 where it is not watched: not asked for, with fake tensors, or in a CUDA
+        """Returns the number of this execution; 0 where it is not watched: not wanted, with fake tensors, or in a CUDA
         graph capture."""
         if self.session.waiting.now or any(map(is_fake, inputs)) or is_capturing():
             return 0
@@ -58,7 +59,7 @@ class Watch:
             return self._count if self._count == 1 or self.every else 0
 
     def call(self, number: int, function: Callable[..., Any], inputs: Sequence[Any], arguments: tuple[Any, ...]) -> Any:
-        """Calls `function(*arguments)`; keeps the inputs before it and, of the first run, journals how it went."""
+        """Calls `function(*arguments)`. Keeps the inputs before the call; journals how the first run ended."""
         session, hold = self.session, self.hold
         if number == 1:
             session.release(self.graphs[0][0])
@@ -93,14 +94,14 @@ class Watch:
     def _observe(self, number: int, local: str, record: GraphRecord, inputs: Sequence[Any]) -> None:
         policy = self.session.options.inputs
         if policy != "none" and (number == 1 or policy == "all"):
-            # with "last" of the first execution, should the last one be torn
+            # with "last", the first execution's layout, in case the last copy is torn
             keep_inputs(self.session, number, local, record, inputs, "index" if policy == "last" else policy)
 
 
 def keep_inputs(
     session: Session, number: int, local: str, record: GraphRecord, inputs: Sequence[Any], policy: str
 ) -> None:
-    """Saves what the policy says of the inputs of an execution beside the graph, with the ambient state."""
+    """Saves an execution's inputs beside the graph, as the policy says, with the ambient state."""
     from ...dumps import live
 
     writer = session.writer()
@@ -112,7 +113,7 @@ def keep_inputs(
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:
-    """Watches the first run of what the inner compiler returned; returns what is to be returned instead of it."""
+    """Watches the first run of the inner compiler's result; returns the object to pass on in its place."""
     graphs = [graph for graph in graphs if not graph.watched]
     if not graphs:
         return compiled
@@ -164,10 +165,10 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
 
 
 def instead_of(compiled: Any, run: Any) -> Any:
-    """The function `run` with the attributes of the compiled callable that it calls."""
+    """Copies the attributes of a compiled callable to `run`, which calls it; returns `run`."""
     functools.update_wrapper(run, compiled, updated=("__dict__",) if hasattr(compiled, "__code__") else ())
     for name in [name for name in vars(run) if name.startswith("_torchdynamo")]:
-        delattr(run, name)  # they say that `run` is a wrapper of Dynamo's own, which older versions would take off
+        delattr(run, name)  # they mark a wrapper of Dynamo's own, which older versions would unwrap
     if getattr(compiled, "_boxed_call", False):
         run._boxed_call = True  # type: ignore[attr-defined]
     passed_over(run)

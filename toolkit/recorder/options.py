@@ -55,18 +55,18 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the inputs of every execution are copied."""
+        """Whether the inputs of every execution are held."""
         return self.inputs == "last" or bool(self.when)
 
     def environment(self) -> dict[str, str]:
-        """The variables that make a child process record itself so."""
+        """The environment variables that make a child process record itself with these options."""
         options = msgspec.to_builtins(self)
         run = options.pop("run")
         return {"GRAPHDBG": run, "GRAPHDBG_OPTIONS": msgspec.json.encode(options).decode()}
 
 
 def check_backwards(options: Options) -> None:
-    """Raises UsageError where backwards are asked for and their stage is not."""
+    """Raises UsageError where compiled autograd is asked for but its stage is excluded."""
     if options.compiled_autograd and options.stages and "compiled_autograd" not in options.stages:
         stages = ",".join([*options.stages, "compiled_autograd"])
         why = "its graphs are of the stage compiled_autograd, which --stages leaves out"

@@ -1,10 +1,10 @@
-"""Where a recording comes from: versions, the environment by allow-list, the rank; and which run folder it goes to
-where it was started without a wrapper (GRAPHDBG=RUN): its job's own, or a fresh one.
+"""Determines where a recording comes from: versions, environment variables on an allow-list, the rank; and to which run
+folder it goes where it was started without a wrapper (GRAPHDBG=RUN): its job's own, or a new one.
 
-The processes of one job meet in one folder with no word between them: each takes the first of RUN, RUN-2, ... that is
-free or its own job's. A job is known by its launcher's id, and by its ranks: a folder in which this rank has recorded
-already is another job's, or an earlier command's. A process without a rank invents an id, which its children inherit
-with the name. Leaves folders that are no runs alone; imports nothing heavy.
+The processes of one job find one folder without communicating: each takes the first of RUN, RUN-2, ... that is free or
+belongs to its job. A job is identified by its launcher's id, and by its ranks: a folder in which this rank has recorded
+already belongs to another job, or to an earlier command. A process without a rank generates an id, which its children
+inherit with the run's name. Leaves folders that are no runs alone; imports nothing heavy.
 
 >>> rank_and_restart({"RANK": "1"})
 (1, 0)
@@ -34,18 +34,19 @@ _PACKAGES = ("torch", "triton", "numpy", "graphdbg")
 _RANKS = (("RANK", "TORCHELASTIC_RESTART_COUNT"), ("SLURM_PROCID", "SLURM_RESTART_COUNT"), ("OMPI_COMM_WORLD_RANK", ""))
 
 OWNER, JOB = "_GRAPHDBG_OWNER", "_GRAPHDBG_JOB"
-"""Set by the first process that records without a wrapper: its run and job. Its children join and leave the telling to
-it."""
+"""Set by the first process that records without a wrapper: its run and its job. Its children join the run and leave the
+summary to it."""
 
 _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("TORCHELASTIC_RUN_ID",))
 _NO_ID = ("none", "default", "batch", "interactive")
-"""What launchers write where nobody gave an id, and Slurm for steps that hold one command after the other."""
+"""Values that launchers set where no id was given; Slurm sets the last two for steps that run several commands in
+turn."""
 _ATTEMPTS = 100
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, the system and the packages that matter; an imported torch gives its own version, since it
-    may be a local build, and the processor."""
+    """Versions of Python, the system and the packages that matter, and the processor. An imported torch is asked
+    itself, since it may be a local build."""
     known = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:
@@ -85,8 +86,8 @@ def rank_and_restart(variables: Mapping[str, str] = os.environ) -> tuple[int | N
 
 
 def job(rank: int | None, variables: Mapping[str, str] = os.environ) -> str:
-    """The id of this process's job: inherited, its launcher's (the same in all ranks), invented, or empty for ranks
-    without an id."""
+    """The id of this process's job: inherited; else its launcher's, the same in all ranks; else "" with a rank, a
+    generated id without."""
     if JOB in variables:
         return variables[JOB]
     for names in _JOBS if rank is not None else ():
@@ -97,8 +98,8 @@ def job(rank: int | None, variables: Mapping[str, str] = os.environ) -> str:
 
 
 def choose(wanted: str | Path, *, job: str, rank: int | None, restart: int) -> Path:
-    """The first of RUN, RUN-2, ... that is free, or was made by this rank's job and not yet recorded into by this
-    rank."""
+    """The first of RUN, RUN-2, ... that does not exist, or that this rank's job made and this rank has not recorded
+    into."""
     mine = f"rank{rank}_restart{restart}_pid" if restart else f"rank{rank}_pid"
     for path in _candidates(Path(wanted)):
         if not _taken(path):
@@ -110,8 +111,8 @@ def choose(wanted: str | Path, *, job: str, rank: int | None, restart: int) -> P
 
 
 def open_run(wanted: Path, chosen: Path, record: RunRecord) -> RunWriter:
-    """Makes the chosen folder, joins it when a process of the same job (`record.job`) made it meanwhile, or takes the
-    next name.
+    """Creates the chosen folder; joins it when a process of the same job (`record.job`) created it meanwhile, and takes
+    the next name when another did.
 
     Raises GraphdbgError when no folder can be made or written.
     """
@@ -122,7 +123,7 @@ def open_run(wanted: Path, chosen: Path, record: RunRecord) -> RunWriter:
             return RunWriter.create(candidate, record, join=_made_by(candidate, record.job), ours=True)
         except UsageError as error:
             refused = error
-        if _made_by(candidate, record.job):  # between the two looks
+        if _made_by(candidate, record.job):  # a process of the same job created it between both checks
             return RunWriter.create(candidate, record, join=True, ours=True)
     raise refused or ExistsAlreadyError(f"cannot record into {wanted}")
 

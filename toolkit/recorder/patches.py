@@ -1,5 +1,5 @@
-"""Where torch is wrapped: one table from hook to wrapper, installed when its module is there, removed with the last
-session.
+"""Wraps torch's functions: one table from hook to wrapper, installed when the hook's module is imported, removed with
+the last session.
 
 Each wrapper is a function `(original) -> replacement` that calls `original` exactly once with the caller's own
 arguments, whatever happens to the recording. Changes no setting, backend or pass of the user.
@@ -46,12 +46,12 @@ WRAPPERS: dict[str, Callable[[Function], Function]] = {
 """Row of `HOOKS` -> its wrapper."""
 
 _ALIASES = {"aot_module_simplified": ("common_aot_module_simplified", "functorch_aot_module_simplified")}
-"""The same function in modules that may have taken it with `from ... import` before the recorder started."""
+"""Name of a hook -> modules' own references to the function, taken by `from ... import` before the recorder started."""
 
 
 def install(only: Set[str] = WRAPPERS.keys()) -> None:
-    """Wraps every hook of those whose module is imported, and the others right after their import. What is wrapped
-    stays so."""
+    """Wraps each of these hooks whose module is imported, and the others right after their import. Existing wrappers
+    stay."""
     by_module: dict[str, list[Row]] = {}
     for hook in HOOKS:
         if only.isdisjoint(hook.places()):
@@ -62,7 +62,7 @@ def install(only: Set[str] = WRAPPERS.keys()) -> None:
 
 
 def uninstall() -> None:
-    """Puts every original back, unless other code wrapped ours meanwhile: then ours stays and only passes calls
+    """Restores every original; where other code has wrapped our wrapper meanwhile, it stays and only passes calls
     through."""
     importing.unwatch()
     installed.put_back()

@@ -1,5 +1,5 @@
-"""What is being recorded: one Session per recording, its process folder, its errors, and the decorator through which
-torch's hooks enter.
+"""The state of a recording: one Session per recording, its process folder, its errors, and the decorator through which
+torch's functions reach it.
 
 The process folder is made when the first graph comes, so that processes which compile nothing leave no trace; a forked
 child gets a folder of its own. Never raises into the recorded program.
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from .hooks import Capture
 
 FIRST_S, FACTOR = 5.0, 1.5
-"""When a compile is looked at first, and how much later each time."""
+"""Seconds after which a compile in progress is first inspected, and the factor by which each next delay grows."""
 MOST_FRAMES = 40
 _PASSES = ("/torch/_inductor/fx_passes/", "/torch/_inductor/pattern_matcher")
 _OURS = __name__.partition(".")[0]
 
 
 class Stacks:
-    """The graphs that are being compiled, by thread. Used by one process; `note` journals what is seen of the innermost
-    graph."""
+    """Watches the graphs that are being compiled in one process, by thread. `note` journals a stack of the innermost
+    graph when its compile takes long."""
 
     def __init__(self, note: Callable[..., object]) -> None:
         self._note = note
@@ -64,7 +64,7 @@ class Stacks:
         self._thread: threading.Thread | None = None
 
     def event(self, kind: str, graph: str) -> None:
-        """Records that a graph came to that state."""
+        """Notes an event of a graph: whether it is being compiled."""
         with self._lock:
             if kind != "compiling":
                 self._open.pop(graph, None)
@@ -92,12 +92,12 @@ class Stacks:
                 if now >= due[graph]:
                     since = waiting[graph][1]
                     due[graph] = since + FACTOR * (now - since)
-                    with contextlib.suppress(Exception):  # the program is ending, or the graph was just done
+                    with contextlib.suppress(Exception):  # at exit, or the graph has just finished
                         self._look(thread, graph, now - since)
             time.sleep(min(1.0, max(0.05, min(due.values()) - now)))
 
     def _look(self, thread: int, graph: str, seconds: float) -> None:
-        frame = sys._current_frames().get(thread)  # documented, for debuggers
+        frame = sys._current_frames().get(thread)  # documented, meant for debuggers
         frames = [at_frame for at_frame, _ in traceback.walk_stack(frame)] if frame is not None else []
         shown = [at_frame for at_frame in frames if str(at_frame.f_globals.get("__name__")).partition(".")[0] != _OURS]
         if shown:
@@ -120,8 +120,8 @@ _TRY_AGAIN_S = 10.0
 
 
 class Session:
-    """One recording in this process. `path` is the run folder; `join` adds to what is there. A `job` makes or joins its
-    own run, and goes on to the next of the names made from `wanted` when another's is there."""
+    """One recording in this process. `path`: the run folder; `join`: whether it may exist already; `job`: the job for
+    which it creates or joins a run, under `wanted` or the next name where another job has that."""
 
     def __init__(self, options: Options, *, join: bool, job: str | None = None, wanted: str | None = None) -> None:
         self.options = options
@@ -133,20 +133,20 @@ class Session:
         self.versions: dict[str, str] = {}
         self.roles: dict[str, list[InputRecord]] = {}
         self.cut: set[str] = set()
-        """Compiles whose graph was compiled in parts."""
+        """Names of compiles whose Dynamo graph was compiled in parts."""
         self.outputs: dict[str, list[tuple[str, str]]] = {}
         self.functions: dict[str, str] = {}
         self.captures: dict[str, Capture] = {}
-        """Backwards that the program's compiled autograd captured, by the file name of their code."""
+        """File name of the generated code -> a backward that the program's compiled autograd captured."""
         self.backwards: Backwards | None = None
         self.watch: Callable[[Session, Sequence[Any], Any], Any] | None = None
-        """Watches what Dynamo's backend returned, in the place of `observe`."""
+        """Wraps what Dynamo's backend returned, in place of `observe`."""
         self._refused: tuple[float, GraphdbgError] | None = None
         self.afresh()
 
     def afresh(self) -> None:
-        """Sets up the state of one process; in a forked child, the parent's folder and lock are left alone and graphs
-        get a new folder."""
+        """Initialises the state of this process. In a forked child the parent's folder and lock stay untouched, and
+        graphs go to a new folder."""
         self._lock = threading.RLock()
         self._writer: ProcessWriter | None = None
         self.stacks = Stacks(partial(self.event, "note"))
@@ -154,24 +154,24 @@ class Session:
         self.budget = Budget(self.options, self._left_out)
         self.waiting = Waiting(self.options.after_step)
         self.models: dict[str, str] = {}
-        """Model -> the compile name that its observed graphs have."""
+        """Model name -> the compile name of its observed graphs."""
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.unreported: list[str] = []
-        """What was not recorded and has not been reported elsewhere."""
+        """What was not recorded, where no journal or other file says so."""
 
     def wants(self, stage: str) -> bool:
         """Whether graphs of that stage are recorded."""
         return not self.options.stages or stage in self.options.stages
 
     def open_run(self) -> RunWriter:
-        """Makes the run folder, or joins it. Raises GraphdbgError when it is taken or cannot be written."""
+        """Creates the run folder, or joins it. Raises GraphdbgError when it is taken or cannot be written."""
         if self.job is not None and not self.join:
             run = origin.open_run(self.wanted, self.path, self._record())
             if run.path != self.path:
                 say(f"graphdbg: {self.path} was taken meanwhile; recording into {run.path}")
-            if os.environ.get(origin.OWNER) == str(self.path):  # else a run of this process alone, not its children's
+            if os.environ.get(origin.OWNER) == str(self.path):  # else the run is this process's alone
                 os.environ[origin.OWNER] = str(run.path)
             self.path = run.path
         else:
@@ -249,19 +249,20 @@ class Session:
         return reason is not None
 
     def waits(self, graph: str, save: Callable[[], object]) -> bool:
-        """Saves a graph when it runs after the wanted step, if it waits for that; until then it counts as left out."""
+        """Whether a graph waits for `--after-step`: `save` is then called when the graph runs after that step; until
+        then it counts as left out."""
         if not self.waiting.begin(graph):
             return False
         self._left_out(graph, f"--after-step {self.options.after_step}")
         return self.waiting.postpone(graph, save)
 
     def release(self, graph: str) -> None:
-        """Writes the waiting graphs of a compile."""
+        """Saves the waiting graphs that belong to the compile of `graph`."""
         with self.guarded(f"what waited with {graph}"):
             self.waiting.release(graph)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
-        """The hold of a compiled callable's inputs, the form of `graphs` (id, stage); None when nothing is held."""
+        """Returns the Hold for a callable compiled from `graphs` (id, stage); None when no inputs are held."""
         if not self.options.holds:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
@@ -281,22 +282,22 @@ class Session:
 
     @contextmanager
     def guarded(self, what: str) -> Iterator[None]:
-        """Runs a part of the recorder: its time is counted, its errors are counted and journalled, and go no
-        further."""
+        """Guards a part of the recorder's work: counts its time, and counts and journals its errors without raising
+        them."""
         start, before = time.perf_counter(), self.recording_seconds
         collecting = gc.isenabled()
-        # the objects of one graph would set off collections of the whole program's, which take longer than we do
+        # the many objects of a graph would trigger collections over the whole program, slower than the recording
         gc.disable()
         try:
             yield
         except LeftOutError:
-            pass  # the budget has counted it
+            pass  # already counted by the budget
         except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; reported at the end
             self._failed(what, error)
         finally:
             if collecting:
                 gc.enable()
-            self.recording_seconds = before + time.perf_counter() - start  # with that of the parts inside of it
+            self.recording_seconds = before + time.perf_counter() - start  # includes nested parts
 
     def _failed(self, what: str, error: Exception) -> None:
         text = f"{what}: {type(error).__name__}: {error}"
@@ -310,8 +311,8 @@ class Session:
             self._report_outside(text)
 
     def _report_outside(self, text: str) -> None:
-        """Reports what the journal cannot take to `graphdbg dump` through its own file, else from this process at its
-        end."""
+        """Reports what cannot be journalled: to `graphdbg dump` through its `seen` file, else on stderr when this
+        process ends."""
         with contextlib.suppress(OSError):
             if self.options.seen:
                 summary.leave_trace(self.options.seen, lost=text)
@@ -328,11 +329,11 @@ class Session:
                 self.holder.uncaught(error)
 
     def close(self, *, programs: bool = False) -> None:
-        """Journals what the recording cost and closes the journal. `programs`: no outer process will write graph.py of
-        its graphs.
+        """Journals the recording's cost and closes the journal. `programs`: write graph.py of each graph, as no outer
+        process will.
 
-        Not after Ctrl-C: Python exits with 130 then only if nothing is imported meanwhile that compiles code (as
-        dataclasses do).
+        Not after Ctrl-C: Python exits with 130 only if no module that compiles code (as dataclasses do) is imported
+        until then.
         """
         holder, self.holder = self.holder, None
         if holder is not None:
@@ -376,9 +377,9 @@ def active() -> Session | None:
 def hook(
     body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES
 ) -> Callable[[Function], Function]:
-    """Replaces a function of torch's by one that calls `body(session, original, *args, **kwargs)` while something is
-    recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees none of it but
-    the original."""
+    """Makes a wrapper factory for a function of torch: while a session is active it calls `body(session, original,
+    *args, **kwargs)`, else the original. `updated`: the dictionaries to copy from the original. Dynamo traces through
+    it as if it were the original."""
 
     def wrap(original: Function) -> Function:
         theirs = functools.update_wrapper(functools.partial(seen, original), original, updated=())

@@ -30,7 +30,7 @@ from .session import Session, sessions
 
 def begin(session: Session) -> None:
     """Records into the session from here on."""
-    from . import patches  # late, like all that knows torch's compiler: not before a recording begins
+    from . import patches  # imported here: nothing that knows torch's compiler is imported before a recording begins
 
     sessions.append(session)
     patches.install()
@@ -49,7 +49,7 @@ def _count_steps(session: Session) -> None:
 
 
 def uncaught(error: BaseException) -> None:
-    """What the sessions do with an exception that ends the program."""
+    """Passes an exception that ends the program to all sessions."""
     for session in sessions:
         session.uncaught(error)
 
@@ -126,8 +126,8 @@ def begin_block(options: Options) -> Session:
 
 
 def print_summary(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
-    """Prints the closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are
-    typed there."""
+    """Prints the summary, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are written
+    in it."""
     try:
         for line in summary.lines(
             session.path, in_block=in_block, errors=session.errors, reason=reason, created=session.join, typed=typed
@@ -157,7 +157,7 @@ def start_from_environment(run: str) -> Session:
 
 def _started(session: Session, *, prints: bool) -> Session:
     if session.options.seen:
-        with contextlib.suppress(OSError):  # the file went with `graphdbg dump`, which this process outlives
+        with contextlib.suppress(OSError):  # this process may outlive `graphdbg dump`, which deletes the file
             summary.leave_trace(session.options.seen)
     begin(session)
     pid = os.getpid()

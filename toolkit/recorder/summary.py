@@ -1,8 +1,8 @@
-"""What is printed on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try
-next.
+"""The summary printed on stderr when a recording ends: counts, failures, what was missed and why, and the commands to
+try next.
 
-Also: settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what
-replays lack.
+Also: notes what replays will lack: settings of the user that cannot be saved (custom passes, callables) and backends of
+the user's own.
 
 Reads the run from disk, like any reader; never prints itself and never imports torch.
 
@@ -46,7 +46,7 @@ _EMPTY = types.CellType()
 
 
 def note_settings(session: Session, config: Mapping[str, Mapping[str, Any]], record: GraphRecord) -> None:
-    """Journals which of the settings in force, `config`, have no saved form in the record of a graph."""
+    """Journals which of the settings in force (`config`) could not be saved in the record of a graph."""
     for room, values in record.config.items():
         for name, value in values.items():
             if is_opaque(value) and not of_the_process(name):
@@ -61,14 +61,14 @@ def note_backend(session: Session, backend: Any) -> None:
 
 
 def note_registered(session: Session) -> None:
-    """Journals the decompositions and lowerings of torch's own operators that are the user's."""
+    """Journals the user's decompositions and lowerings of torch's own operators."""
     for name, function in registered_here():
         _note(session, name, inspect.unwrap(function))
 
 
 def registered_here() -> Iterator[tuple[str, Any]]:
-    """Decompositions and lowerings of torch's own operators in this process that are not torch's: the name in a note,
-    and the function."""
+    """The user's decompositions and lowerings of torch's own operators in this process, as (name in a note,
+    function)."""
     for kind, name in ((DECOMPOSITION, "decomposition"), (LOWERING, "lowering")):
         table: Mapping[Any, Any] = getattr(sys.modules.get(f"torch._inductor.{name}"), f"{name}s", {})
         for operator, function in list(table.items()):
@@ -77,7 +77,8 @@ def registered_here() -> Iterator[tuple[str, Any]]:
 
 
 def _users(function: Any, depth: int = 3) -> Any:
-    """The function itself where it is the user's, else the user's that torch's wraps (`make_pointwise(mine)`); None."""
+    """The user's function: `function` itself, or one that torch's wrapper holds in a cell (`make_pointwise(mine)`);
+    None where neither is the user's."""
     home = _home(function)
     if str(getattr(home, "__module__", None) or "torch").partition(".")[0] not in _NOT_THE_USERS:
         return function
@@ -98,7 +99,7 @@ def _note(session: Session, unsaved: str, value: Any) -> None:
 
 
 def _culprit(value: Any) -> Any:
-    """The first thing inside a value that has no saved form."""
+    """The innermost part of a value that cannot be saved."""
     inside: Iterable[Any] = ()
     if isinstance(value, Mapping):
         inside = value.values()
@@ -108,7 +109,7 @@ def _culprit(value: Any) -> Any:
 
 
 def _home(value: Any) -> Any:
-    """The function or class that the user wrote."""
+    """The function or class behind partials and bound methods."""
     while isinstance(value, functools.partial):
         value = value.func
     value = getattr(value, "__func__", value)  # a bound method
@@ -116,13 +117,13 @@ def _home(value: Any) -> Any:
 
 
 def unsaved_lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each of these notes, over all processes of a run."""
+    """A sentence for each of these notes about unsaved settings, over all processes of a run."""
     sentences = dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note)
     return _first(sentences, lambda more: f"{more} more that cannot be saved; each replay lists its own")
 
 
 def _first(sentences: Iterable[str], others: Callable[[int], str], most: int = 5) -> list[str]:
-    """The lines of the first few sentences, and one about the others, if there are any."""
+    """Lines for the first `most` sentences, and one that counts the rest, if any."""
     known = list(sentences)
     rest = [f"and {others(len(known) - most)}"] if len(known) > most else []
     return [f"graphdbg: {text}" for text in (*known[:most], *rest)]
@@ -144,9 +145,9 @@ def _sentence(note: Mapping[str, Any]) -> str:
 
 COST = "cost"
 SETTINGS = "settings"
-"""Messages of the two notes that every process leaves: what it spent, and the versions and settings it ran with."""
+"""Messages of two notes that every process writes: its cost, and its versions and settings."""
 HELD_COST = "held inputs"
-"""Message of the note that says what holding inputs cost a process."""
+"""Message of the note about the cost of holding inputs."""
 
 _MOST_FOUND = 3
 _LONGEST = 160
@@ -164,8 +165,8 @@ def lines(
     created: bool = True,
     typed: Callable[[str], str] = str,
 ) -> list[str]:
-    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `created`: the run
-    folder existed; `typed`: how its commands are typed where it is read."""
+    """The summary of a run, as lines. `reason`: why it may be empty; `errors`: those of processes; `created`: whether
+    the run folder existed; `typed`: how commands are written in it."""
     processes = index.processes(run) if run.is_dir() else []
     rows = index.rows(processes)
     journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in processes]
@@ -245,7 +246,7 @@ def _is_remark(note: Mapping[str, Any]) -> bool:
 
 
 def _by_reason(messages: list[str]) -> list[str]:
-    """Messages `not recorded, <what>: <reason>` with the same reason become one that counts them."""
+    """Merges messages `not recorded, <what>: <reason>` with the same reason into one with a count."""
     reasons: dict[str, list[str]] = {}
     known: dict[str, str] = {}  # a reason without the id in its path -> the first such reason
     for message in messages:
@@ -304,7 +305,7 @@ def _finding(event: journal.Event, kept: Sequence[str], names: Mapping[str, str]
 
 
 def _distance(local: str, graph: str) -> tuple[bool, bool]:
-    """The sort key of graphs near another: its partners first, and Dynamo's graphs, which hold the others, last."""
+    """Sort key of graphs relative to a given graph: those of the same compile first, Dynamo's graphs last."""
     compile_name, _, stage = local.partition("/")
     return stage.startswith("dynamo"), compile_name != graph.partition("/")[0]
 

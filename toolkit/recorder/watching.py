@@ -1,9 +1,8 @@
-"""How recorded processes end, seen by `graphdbg dump` from outside: ranks of a launcher, children of children, however
-they die.
+"""Watches from `graphdbg dump` how recorded processes end: ranks of a launcher, children of children, however they die.
 
-A process that imports torch or makes a process folder says so in the `seen` file. A thread here holds each by a pidfd
-and, when it ends, reads its wait status (from /proc while it is a zombie, from the pidfd after that) and writes
-exit.json into its folder. Signals, traces and reaps nothing. Where the system has no pidfd, nothing is known and
+A process that imports torch or creates a process folder adds a line to the `seen` file. A thread here holds each such
+process by a pidfd and, when it ends, reads its wait status (from /proc while it is a zombie, from the pidfd after that)
+and writes exit.json into its folder. Sends no signals, traces and reaps nothing. Without pidfds nothing is known and
 nothing is written.
 
 For example: `launch.run(["torchrun", "train.py"], {}, watcher=Watcher(Path("myrun"), Path("/tmp/seen")))`.
@@ -37,8 +36,8 @@ Identity = tuple[int, int]
 
 
 class Watcher:
-    """Watches from `started` to `ended`, which `launch.run` calls. `exits` holds how each process ended: its exit code,
-    or minus the number of its signal."""
+    """Watches processes from `started` to `ended`, which `launch.run` calls. `exits`: how each process ended: exit
+    code, or minus the signal number."""
 
     def __init__(self, run: Path, seen: Path | None) -> None:
         self.run = run
@@ -89,7 +88,7 @@ class Watcher:
                 self._stop.wait(_EVERY_S)
 
     def _new(self) -> list[int]:
-        """The pidfds of processes that reported themselves since the last look."""
+        """Opens pidfds of the processes that have reported themselves since the last look."""
         opened, lines = list[int](), list[dict[str, Any]]()
         with contextlib.suppress(OSError):
             lines += objects(self._seen.read()) if self._seen is not None else ()
@@ -106,23 +105,23 @@ class Watcher:
                 continue
             with contextlib.suppress(OSError):
                 descriptor = os.pidfd_open(pid)
-                if start_ticks(pid) in (ticks, None):  # None: a zombie by now
+                if start_ticks(pid) in (ticks, None):  # None: already a zombie
                     self._held[descriptor] = identity
                     opened.append(descriptor)
                 else:
-                    os.close(descriptor)  # of another namespace, or the id is used again
+                    os.close(descriptor)  # in another pid namespace, or a reused pid
         return opened
 
 
 def write_exit(folder: Path, pid: int, code: int) -> None:
-    """Writes exit.json, unless the folder is gone or the disk refuses."""
+    """Writes exit.json into a process folder, unless the folder is gone or the disk is full."""
     if folder.is_dir():
         with contextlib.suppress(GraphdbgError):
             write_file(folder / EXIT_FILE, encode(ExitRecord(format=FORMAT, pid=pid, code=code, time=time.time())))
 
 
 def _status(pid: int, descriptor: int) -> int | None:
-    """The wait status of a process that ended; None when its parent was faster and the kernel keeps none."""
+    """The wait status of a process that ended; None when its parent has reaped it and the kernel keeps no status."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         if fields[0] in ("Z", "X") and len(fields) > 49:

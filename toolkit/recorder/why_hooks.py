@@ -1,10 +1,9 @@
-"""Why a graph exists: what Dynamo finds out while it compiles a frame, journalled as events of kind "why" (dumps/why
-reads them).
+"""Journals why a graph exists: what Dynamo decides while it compiles a frame, as events of kind "why" (read by
+dumps/why).
 
-Every wrapper but the one for DDP is around a short call that Dynamo makes in passing, never around the tracing itself,
-so no stack and no log of the user has a frame of ours. Forces no text that Dynamo would not make: no log is switched
-on. Writes little, long texts once and functions that were left alone once: a training run may meet the same graph break
-in 500 recompiles.
+Every wrapper but the one for DDP is around a short helper call of Dynamo, never around the tracing itself, so that no
+stack or log of the user contains our frames. Formats no text that Dynamo would not, and enables no log. Writes little:
+long texts and skipped functions once each, since a training run may meet the same graph break in 500 recompiles.
 
 For example: `signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})`.
 """
@@ -50,8 +49,8 @@ _ABSENT = object()
 
 
 def failing_values(frame: Any, reasons: Iterable[str]) -> dict[str, int | float | bool | str | None]:
-    """Name in the first guard that failed -> its present value, if a plain number, text or None; a type as
-    "<Tensor>"."""
+    """Names in the first guard that failed -> their present values: plain numbers, text or None; for guards on types
+    the type, as "<Tensor>"."""
     text = next(iter(reasons), "").partition("\n")[0].partition("  # ")[0].partition(": ")[2]
     if frame is None or not text or text.startswith("tensor "):
         return {}
@@ -72,8 +71,8 @@ def failing_values(frame: Any, reasons: Iterable[str]) -> dict[str, int | float 
 
 
 def also_failing(entry: Any, frame: Any, first: str) -> list[tuple[str, int | float | bool | str]]:
-    """The guards `name == constant` of a compiled version that fail in a frame beside the first one that did, with the
-    present value of each: torch stops at the first, and what else changed would compile again by itself."""
+    """The guards `name == constant` of a compiled version that fail in a frame besides the first one, each with the
+    present value: torch stops at the first, though the others would cause recompiles of their own."""
     failing: list[tuple[str, int | float | bool | str]] = []
     for part in getattr(getattr(entry, "guard_manager", None), "code_parts", None) or ():
         name, equals, constant = wording.short(str(part)).partition(" == ")
@@ -118,7 +117,8 @@ def _inside(value: Any, step: re.Match[str]) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute in the object's own dictionary; modules keep their parts in three more."""
+    """Reads an attribute without calling `__getattr__`: from the object's `__dict__`, or a module's `_modules`,
+    `_buffers` and `_parameters`."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -154,13 +154,13 @@ _LIBRARY = (_PATHS["stdlib"], _PATHS["platstdlib"])
 _SITE = (_PATHS["purelib"], _PATHS["platlib"])
 _HERE = tuple(str(Path(__file__).parents[2] / room) for room in ("dumps", "toolkit"))
 _USUAL = ("no tensor-related objects", "skipfiles", "No ops traced")
-"""Reasons that say nothing in the code of libraries."""
+"""Skip reasons that are not worth a note for library code."""
 
 _signature = functools.cache(inspect.signature)
 
 
 class _Journaled:
-    """What one journal holds already: long texts are written once and then referred to by number."""
+    """What one journal already contains: a long text is written once and then referred to by number."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -180,7 +180,7 @@ _journaled: WeakKeyDictionary[ProcessWriter, _Journaled] = WeakKeyDictionary()
 
 
 def journal(session: Session, what: str, **fields: Any) -> None:
-    """Writes one event; the first of a journal is preceded by one that names the functions this torch lacks."""
+    """Writes one "why" event. Before the first one of a journal, an event names the hooks that this torch lacks."""
     writer = session.writer()
     journaled = _journaled.get(writer)
     if journaled is None:
@@ -198,14 +198,14 @@ def journal(session: Session, what: str, **fields: Any) -> None:
 
 
 def now() -> str | None:
-    """The compile in progress on this thread with its attempt, as a folder name: "0_0_a1"."""
+    """The name of the compile and attempt in progress on this thread, as in folders: "0_0_a1"; None outside a
+    compile."""
     current = compile_id()
     return None if current is None else compile_name(current)
 
 
 def skip(session: Session, code: CodeType, reason: str) -> None:
-    """Journals a function of the program that was left alone, once for each reason, but none of torch's, Python's or
-    ours."""
+    """Journals that Dynamo skipped a function, once per reason; not for functions of torch, Python or graphdbg."""
     file, line = code.co_filename, code.co_firstlineno
     installed = file.startswith(_SITE)
     if file.startswith((*_HERE, "<")) or "/torch/" in file or (file.startswith(_LIBRARY) and not installed):
@@ -222,7 +222,7 @@ def skip(session: Session, code: CodeType, reason: str) -> None:
 
 
 def text_of(error: Any, otherwise: str) -> str:
-    """The text of a Dynamo exception, without what it adds for logs."""
+    """The message of a Dynamo exception, without what Dynamo adds for logs; `otherwise` where it has none."""
     text = str(getattr(error, "msg", None) or error or otherwise)
     return text if len(text) <= TEXT else text[:TEXT] + "…"
 
@@ -234,8 +234,8 @@ def stack_of(stack: Any) -> list[list[Any]] | None:
 
 
 def _after(observe: Callable[..., None]) -> Callable[[Function], Function]:
-    """A hook that calls the original and then `observe(session, result, *args, **kwargs)`, whose errors go no
-    further."""
+    """Makes a hook that calls the original and then `observe(session, result, *args, **kwargs)`, whose errors are not
+    raised."""
 
     def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
@@ -248,8 +248,8 @@ def _after(observe: Callable[..., None]) -> Callable[[Function], Function]:
 
 @_after
 def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> None:
-    """Remembers the code that is about to be compiled, for the name that its class gives it. A module of torch's own is
-    compiled inside a small wrapper of torch's, which does not say whose it is."""
+    """Remembers the code that is about to be compiled, for its qualified name; for a module of torch's own, which
+    Dynamo compiles inside a small wrapper, also the wrapped function's or class's name."""
     _here.code, _here.wrapped = frame.f_code, None
     inner = frame.f_locals.get("fn") if frame.f_code.co_filename.endswith(_WRAPPER) else None
     if inspect.isroutine(inner):
@@ -262,8 +262,8 @@ def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> N
 
 @_after
 def signpost_event(session: Session, _: Any, category: str, name: str, parameters: Mapping[str, Any], *__: Any) -> None:
-    """Records that a frame is about to be compiled: Dynamo's own telemetry names its function, its id, and how often it
-    was compiled."""
+    """Records that a frame is about to be compiled, from Dynamo's telemetry: function, compile id, number of cached
+    versions."""
     if not (name.endswith("_compile") and "co_name" in parameters and "compile_id" in parameters):
         return
     code, _here.code = _here.code, None
@@ -286,7 +286,8 @@ def signpost_event(session: Session, _: Any, category: str, name: str, parameter
 
 @hook
 def get_and_maybe_log_recompilation_reasons(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """Journals the guards that failed, newest compiled version first; it raises where recompiles are errors."""
+    """Journals the guards that failed, newest compiled version first. The original raises where recompiles are
+    errors."""
     given = functools.partial(_signature(original).bind, *args, **kwargs)
     try:
         reasons = original(*args, **kwargs)
@@ -324,7 +325,7 @@ def exceeds_recompile_limit(session: Session, result: Any, *_: Any, **__: Any) -
 
 @hook
 def log_graph_break(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """Called once for each graph break that is not an error, with the exception that says why and where."""
+    """Journals a graph break that is not an error, from the exception that says why and where."""
     with session.guarded("why"):
         _break(session, _signature(original).bind(*args, **kwargs).arguments)
     return original(*args, **kwargs)
@@ -345,7 +346,7 @@ def _break(session: Session, given: Mapping[str, Any]) -> None:
 
 @_after
 def restart_analysis(session: Session, _: Any, self: Any, *__: Any, **___: Any) -> None:
-    """Dynamo starts a frame over: RestartAnalysis and its subclasses are made in order to be raised."""
+    """Journals that Dynamo restarts the analysis of a frame: called when a RestartAnalysis exception is created."""
     name = type(self).__name__
     text = None if name == "SpeculationRestartAnalysis" else str(getattr(self, "restart_reason", None) or self)
     journal(session, "restart", compile=now(), error=name, text=text and text[:TEXT])
@@ -379,8 +380,8 @@ def handle_skip(session: Session, _: Any, self: Any, result: Any, frame: Any, *_
 
 @hook
 def compile_submod(session: Session, original: Function, self: Any, input_mod: Any, *args: Any, **kwargs: Any) -> Any:
-    """DDP's optimizer cuts a graph at its buckets: one call of the SubmodCompiler for each part. Only its metadata is
-    read."""
+    """Journals one part of a graph that DDP's optimizer splits at its buckets: called once per part. Reads metadata
+    only."""
     with session.guarded("why"):
         _here.part = _here.part + 1 if _here.compiler == id(self) else 1
         _here.compiler = id(self)

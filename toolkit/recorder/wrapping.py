@@ -1,4 +1,5 @@
-"""Functions of torch's that are wrapped while a session goes on, and the hooks that this torch lacks. Knows no wrapper.
+"""Wraps functions of torch while a session is active, and lists the hooks that this torch lacks. Contains no wrapper
+itself.
 
 >>> missing_stages()
 {}
@@ -18,16 +19,16 @@ _MARK = "_graphdbg_original"
 
 installed = Replaced()
 lacking: dict[str, Row] = {}
-"""Hooks that were looked for and are not there."""
+"""Places of hooks that this torch does not have."""
 
 
 def missing() -> list[Row]:
-    """The hooks that this torch lacks, of those modules that were imported."""
+    """The hooks that this torch lacks, among imported modules."""
     return list(lacking.values())
 
 
 def tells_why(hook: Row) -> bool:
-    """Whether `ls --why` knows less without it."""
+    """Whether `ls --why` shows less without this hook."""
     return hook.module.startswith("torch._dynamo.") and not hook.stages
 
 
@@ -37,8 +38,8 @@ def missing_stages() -> dict[str, str]:
 
 
 def wrap(owner: Any, name: str, wrapper: Callable[[Function], Function]) -> Function:
-    """Wraps a function of torch's until the last session ends, unless it is wrapped already; returns the present
-    function."""
+    """Wraps a function of torch until the last session ends, unless it is wrapped already; returns the wrapper in
+    place."""
     original = getattr(owner, name)
     if hasattr(original, _MARK):
         return original

@@ -1,8 +1,8 @@
-"""`graphdbg dump --on-failure minify,report`: what is done with a failing graph when the recorded command has ended.
+"""`graphdbg dump --on-failure minify,report`: processes a failing graph after the recorded command has ended.
 
-Runs the commands of other rooms as child processes, since this room must not import them; their narration and their
-stdout both go to stderr, so that the recorded command's stdout stays its own. Never changes dump's exit code,
-overwrites nothing, and stops when its time is over.
+Runs the commands of other rooms as child processes, since this room must not import them; both their outputs go to
+stderr, so that stdout stays the recorded command's own. Never changes dump's exit code, overwrites nothing, and stops
+when its time is over.
 
 >>> steps("minify,report")
 ('minify', 'report')
@@ -43,7 +43,7 @@ def suspects(
     rows: Sequence[index.ListedGraph], triggers: Mapping[tuple[str, str], str] | None = None
 ) -> list[index.ListedGraph]:
     """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired,
-    those in flight when their process died.
+    those that were in flight when their process died.
 
     `triggers` says what fired, by process and graph. The stages of one compile fail together and count once, and so
     does the same error in another compile or process.
@@ -64,7 +64,8 @@ def suspects(
 
 
 def triggered(processes: Sequence[index.Process]) -> dict[tuple[str, str], str]:
-    """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was.
+    """(process, graph) -> what `--when` found there. Each trigger leaves a note with a number `found`, and `what` it
+    was.
 
     The Dynamo graph of the same compile follows, if its inputs were kept: a NaN that is the model's own in the backward
     alone may be the compiler's in the whole.
@@ -92,8 +93,7 @@ def saw_nan(saved: SavedGraph) -> bool:
 
 
 def unlike_the_record(recorded: str | None, error: str) -> str:
-    """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail
-    there.
+    """A sentence where a graph's failure differs from that in the run; "" where it is alike, or the run had none.
 
     `recorded` is the journal's text of the failure, `error` the text of what happens now.
     """
@@ -122,19 +122,19 @@ def _likeness(row: index.ListedGraph, fired: Mapping[tuple[str, str], str]) -> s
 STEPS = ("minify", "report")
 
 LIMIT_S = 600.0
-"""What minify and report together may take, unless the user says otherwise."""
+"""Default seconds for minify and report together."""
 
 _SEARCH, _MINIFY = 0.6, 0.8
-"""Parts of the limit: after the first minify stops searching by itself, after the second it gets a signal to."""
+"""Shares of the limit: after _SEARCH minify stops searching by itself, after _MINIFY it is sent a signal."""
 _GRACE_S = 20.0
-"""The time that a step which must stop gets for keeping what it has."""
+"""Seconds that a stopped step gets to save what it has."""
 _MOST_TRIED = 3
 
 _NO_FAILURE = 1
 
 
 def steps(text: str) -> tuple[str, ...]:
-    """The steps that a user named, in the order in which they are done; raises UsageError for an unknown word."""
+    """The steps that a user named, in the order of execution; raises UsageError for an unknown word."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     unknown = [word for word in words if word not in STEPS]
     if unknown or not words:
@@ -189,13 +189,13 @@ class _Steps:
         return max(0.0, self._started + share * self.limit_s - time.monotonic())
 
     def over(self) -> bool:
-        """Whether the user interrupted, or too little time is left to begin anything."""
+        """Whether the user interrupted, or less than a second is left."""
         return self.stopped or self.left_s() < 1.0
 
     @contextmanager
     def begun(self) -> Iterator[_Steps]:
-        """Handles signals inside: Ctrl-C reaches the child from the terminal; one sent to this process is passed on as
-        Ctrl-C."""
+        """Handles signals during the block: Ctrl-C reaches the child from the terminal; a stop signal to this process
+        is passed on as Ctrl-C."""
 
         def stop(number: int, _: FrameType | None) -> None:
             self.stopped = True
@@ -236,7 +236,7 @@ class _Steps:
         return True
 
     def closing(self, ranked: Sequence[index.ListedGraph]) -> list[str]:
-        """The closing lines: what was written, and which graphs were not looked at."""
+        """The closing lines: what was written, and which failures were not examined."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:
             why = f"{self.limit_s:.0f} s were over" if self.over() else "see above"
@@ -248,7 +248,7 @@ class _Steps:
         return lines
 
     def _command(self, words: list[str], share: float) -> int:
-        """Runs one graphdbg command, both outputs on our stderr; past its share of the time it is interrupted, then
+        """Runs one graphdbg command with both outputs on stderr; past its share of the time it is interrupted, then
         killed."""
         say(f"graphdbg: $ {shlex.join(['graphdbg', *words])}")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
@@ -286,5 +286,5 @@ def _stderr() -> int:
     """The file descriptor behind sys.stderr, for a child's stdout."""
     try:
         return sys.stderr.fileno()
-    except (OSError, AttributeError, ValueError):  # somebody reads our stderr in this process
+    except (OSError, AttributeError, ValueError):  # sys.stderr is not a file here
         return 2

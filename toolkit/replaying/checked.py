@@ -32,8 +32,9 @@ TASKS = (TASK, "graphdbg.toolkit.debug_nop.checking")
 
 
 class Checkup(msgspec.Struct):
-    """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`:
-    why nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
+    """The result of a check. `values`: how many were compared; `failed`: why the graph did not run to its end;
+    `cannot`: why nothing could be checked (the process crashed or timed out); `unchecked`: notes on what was left
+    out."""
 
     findings: list[NodeMismatch] = []
     values: int = 0
@@ -46,7 +47,7 @@ class Checkup(msgspec.Struct):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict: metadata that is wrong, at the first origin; or why nothing could be checked."""
+        """The verdict: wrong metadata, at the first origin; or why nothing could be checked."""
         wrong = [finding for finding in self.findings if finding.of_metadata]
         if wrong and not self.cannot:
             first = (origins(wrong) or wrong)[0]
@@ -73,7 +74,7 @@ class Checkup(msgspec.Struct):
 
     @property
     def left_out(self) -> str:
-        """How many things were not checked, as the end of a line; "" where all were."""
+        """The end of a line: how many things were not checked; "" where all were."""
         return f"; {counted(len(self.unchecked), 'note')} on what was not checked" if self.unchecked else ""
 
     def text(self) -> str:
@@ -108,9 +109,9 @@ _EXPLAINED = ("crash", "signal", "wrong_numbers", "nan", "metadata", "missing_er
 
 
 def of_operator(saved: SavedGraph, verdict: Verdict, how: How, server: ForkServer) -> Verdict:
-    """The verdict on a failure of compiled code; an operator of the user's is at fault where it does otherwise than its
-    fake function or its schema says, which a checked run in eager shows: compilers rely on both. Asked of a graph with
-    such operators alone."""
+    """The verdict on a failure of compiled code, with a custom operator at fault where an eager checked run shows that
+    it contradicts its fake function or its schema, on which compilers rely. Only graphs with such operators are
+    checked."""
     if not (verdict.failed and verdict.fault == "compiler" and verdict.kind in _EXPLAINED and calls_custom(saved)):
         return verdict
     checked = check(saved, server, how)
@@ -119,7 +120,7 @@ def of_operator(saved: SavedGraph, verdict: Verdict, how: How, server: ForkServe
 
 
 def blaming(verdict: Verdict, first: NodeMismatch) -> Verdict:
-    """The verdict with the operator at fault that this finding is about."""
+    """The verdict with the finding's operator at fault."""
     where = verdict.where or Where()
     where = msgspec.structs.replace(where, node=first.name, line=first.line)
     reason = f"{verdict.reason}; {OPERATOR}{sentence(first).removesuffix('.')}"
@@ -175,7 +176,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:
-    """The recorded values of all nodes, which moving a graph drops."""
+    """All nodes with their recorded values, which moving a graph drops."""
     from torch import fx
 
     return [

@@ -1,4 +1,4 @@
-"""What a rung costs: the time of compile and first run from an empty code cache, and the memory that they need.
+"""Measures what a rung costs: time of compile and first run with an empty code cache, and the memory that they need.
 
 Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Sets no limit.
 
@@ -24,8 +24,7 @@ import torch
 
 
 class PeakMemory:
-    """The most memory that was held at once inside `watched`, above what was held before: CUDA's where a device is in
-    use.
+    """The peak memory inside `watched`, above the amount before it: CUDA's where a device is in use.
 
     On CUDA what torch allocated there; else resident memory, of this process alone.
     """
@@ -49,16 +48,16 @@ class PeakMemory:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
             return torch.cuda.memory_allocated()
-        with contextlib.suppress(OSError, AttributeError):  # what the allocator kept of earlier runs is not this one's
+        with contextlib.suppress(OSError, AttributeError):  # returns memory that earlier runs left to the allocator
             ctypes.CDLL(None).malloc_trim(0)
-        with contextlib.suppress(OSError):  # without it what eager needed before hides what is less
+        with contextlib.suppress(OSError):  # else eager's earlier peak would hide a lower one
             Path("/proc/self/clear_refs").write_text("5")
         return _status("VmRSS")
 
 
 @contextmanager
 def empty_code_cache() -> Generator[None]:
-    """An Inductor cache of its own for what happens inside: no kernel is there yet; toolchain probes stay known."""
+    """Uses a new, empty Inductor cache for the block, so that no kernel is found in it; toolchain probes stay valid."""
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     known = {name: os.environ[name] for name in names if name in os.environ}
     folder = tempfile.mkdtemp(prefix="codes-")

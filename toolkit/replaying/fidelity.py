@@ -47,9 +47,9 @@ _CODE = "output_code.py"
 
 
 class CompiledArtifacts:
-    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved`
-    beside what was recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or
-    what was `apart`, `said` in one sentence; whether one of the two is `padded` more than the other."""
+    """What one replay compiled, in order: post-grad graphs and generated code in normal form; with `saved`, beside the
+    recorded ones (nothing is collected where there are none). After `compare`: `same`; else `apart` (what differs) and
+    `said` (a sentence); `padded`: whether only one of the two pads products."""
 
     def __init__(self, saved: SavedGraph | None = None) -> None:
         self.graphs: list[list[str]] = []
@@ -73,13 +73,12 @@ class CompiledArtifacts:
         self.graphs.append(graph_lines(live.encode(gm, id=f"x0_0/{stage}", stage=stage, sink=_Hashes())))
 
     def _source(self, text: str) -> None:
-        self.code.append(code_lines(text))  # a graph without kernels has none
+        self.code.append(code_lines(text))  # "" for a graph without kernels
 
     def compare(self, outcome: Outcome | None = None) -> str | None:
         """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.
 
-        `outcome`: of what was compiled. Of a compile that failed, what it made until then is compared, where that is
-        something.
+        `outcome`: of the replay. Where its compile failed, the graphs compiled until then are compared, if any.
         """
         from ..rungs.inductor import RETRACED
 
@@ -100,17 +99,18 @@ class CompiledArtifacts:
         return text
 
     def _compared(self, produced: list[tuple[str, SavedGraph]], *, whole: bool, code: bool) -> str:
-        """The comparison in words. `whole`: it was compiled and run to the end; `code`: each graph became code."""
+        """The comparison in words. `whole`: the graph was compiled and run to its end; `code`: code was generated for
+        each graph."""
         graphs = [graph for stage, graph in produced if stage.startswith("post_grad")]
         text = ""
         if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
             compiled = counted(len(self.graphs), "graph was", "graphs were")
             text = f"different: {compiled} compiled, the recording has {len(graphs)}"
             if not graphs or graphs[0].stage.endswith("backward"):
-                return text  # which of them is which cannot be said
+                return text  # the graphs cannot be matched
             if len(graphs) > len(self.graphs):
                 self.apart, self.said = "graph", text.removeprefix("different: ")
-            else:  # the run did not come to its backward
+            else:  # the run never reached its backward
                 text = f"same as far as the run got: {counted(len(graphs), 'graph')} of {len(self.graphs)}"
         for graph, lines in zip(graphs, self.graphs, strict=False):
             recorded = graph_lines(graph.record)
@@ -128,7 +128,7 @@ class CompiledArtifacts:
         return text or SAME
 
     def _in_words(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
-        """The diff in words; keeps its first difference."""
+        """The diff in words; keeps the first difference."""
         pairs = itertools.zip_longest(recorded, replayed, fillvalue="nothing")
         self.padded = sum(_PADDING in line for line in recorded) != sum(_PADDING in line for line in replayed)
         there, here = next((before.strip(), after.strip()) for before, after in pairs if before != after)
@@ -137,8 +137,8 @@ class CompiledArtifacts:
 
 
 def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
-    """What this graph's compile must produce, as recorded: (stage, graph) for the post-grad graphs and the graphs that
-    hold their code, in order of compilation; or why there are none.
+    """What was recorded of this graph's compile: (stage, graph) for the post-grad graphs and the graphs that hold their
+    code, in order of compilation; or a sentence why there is nothing.
     """
     if saved.run is None:
         return "a case folder holds no recorded compile"
@@ -203,7 +203,7 @@ def graph_lines(record: GraphRecord) -> list[str]:
 
 
 _UNBACKED = re.compile(r"\b(?:u|zuf)\d+\b")
-"""Unbacked symbols: numbered as a process comes to them, so by order of appearance here."""
+"""Unbacked symbols, numbered per process: renumbered here in order of appearance."""
 
 
 def _body_lines(body: GraphBody, indent: str) -> list[str]:
@@ -221,13 +221,13 @@ def _body_lines(body: GraphBody, indent: str) -> list[str]:
 
 
 def _attribute(body: GraphBody, target: str) -> str:
-    """The text of a constant by its content, not by the name that a compile gave it."""
+    """A constant described by its content, since its name differs between compiles."""
     stored = body.attrs.get(target)
     return target if stored is None else f"constant {_value(stored.value)} {stored.storage[:12]}"
 
 
 class _Hashes:
-    """A sink that keeps nothing: a constant is compared by the hash of its bytes."""
+    """A sink that stores nothing: constants are compared by their hashes."""
 
     def accepts(self, size_bytes: int) -> bool:
         return True
@@ -243,7 +243,7 @@ _HASHED = re.compile(r"( = get_attr constant .*) [0-9a-f]{12}\(\)")
 
 
 def _as_kept(lines: Sequence[str], recorded: Sequence[str]) -> list[str]:
-    """Lines of a replay without the hashes of constants whose bytes the run did not keep."""
+    """Lines of a replay, without hashes of constants whose bytes the run did not keep."""
     pairs = itertools.zip_longest(lines, recorded[: len(lines)])
     return [there if _HASHED.sub(r"\1 ()", here) == there else here for here, there in pairs]
 
@@ -259,8 +259,9 @@ def _text(value: Any, numbers: dict[str, str]) -> str:
 
 
 def _value(value: Value | None, *, given: bool = True) -> str:
-    """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its
-    cache of fake results does not distinguish `copy` of a view from that of a whole): the code says where it lies."""
+    """A value as text. `given`: it is an input or constant, not a node's fake result: the latter's storage offset is
+    left out, since torch's cache of fake results does not distinguish a `copy` of a view from one of a whole; the code
+    shows it."""
     if value is None:
         return "?"
     if isinstance(value, SequenceValue):
@@ -279,16 +280,17 @@ _RULES = (
     (re.compile(r"\bc[a-z2-7]{50,}\b"), "<hash>"),
     (re.compile(r"0x[0-9a-fA-F]{6,}"), "<address>"),
     (re.compile(r"(?:/[\w.+\-@<>]+){2,}"), "<path>"),
-    (re.compile(r"(?<= = None  # )(.*) -?[0-9a-f]+$"), r"\1 <address>"),  # of a constant tensor
+    (re.compile(r"(?<= = None  # )(.*) -?[0-9a-f]+$"), r"\1 <address>"),  # a constant tensor's address
     (re.compile(r"'(?:backend_hash|kernel_name|inductor_meta_hash)': '[^']*'"), "'<name>'"),
 )
 
 
 _GIVEN = re.compile(r"\s+((?:\w+, )*\w+,?) = args\s*")
-"""Where a Python wrapper names what it is given: after nodes, whose numbers tell what a trace dropped on its way."""
+"""The line in which a Python wrapper unpacks its arguments: their names come from nodes, whose numbers vary with what
+tracing dropped."""
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 _BENCHMARK = "\ndef get_args():"
-"""From here on a Python wrapper says how to run it on synthesised inputs; nothing in the program does."""
+"""From here on a Python wrapper only benchmarks itself on synthesised inputs; the program does not run that."""
 
 
 def _renamed(names: dict[str, str], match: re.Match[str]) -> str:
@@ -296,8 +298,8 @@ def _renamed(names: dict[str, str], match: re.Match[str]) -> str:
 
 
 def code_lines(text: str) -> list[str]:
-    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and arguments
-    are numbered."""
+    """Lines of generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and
+    arguments are renumbered."""
     kernels: dict[str, str] = {}
     given: dict[str, str] = {}
     lines = []
@@ -318,7 +320,7 @@ def code_lines(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callable[[str], None]) -> Iterator[None]:
-    """Calls back with each post-grad graph and each piece of generated code of the compiles inside.
+    """Within the block, calls back with each post-grad graph and each piece of generated code that is compiled.
 
     `inductor.config.post_grad_custom_post_pass` is public but belongs to the user, and runs before the last rewrites.
     """

@@ -1,9 +1,9 @@
-"""Whether the run's own program was judged: what is known to differ, in one sentence, and what that does to a verdict.
+"""Decides whether the run's own program was judged: says what is known to differ, in one sentence, and adapts the
+verdict.
 
-Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A
-failure of another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no
-gate: with another torch, on another processor or device, with modules imported first. Imports torch only where the
-inputs are compared.
+Compared are the post-grad graphs, the generated code, the inputs' memory and autograd state, and the settings. A
+failure of another program is `cannot_tell`, unless the run had the same failure. A deliberately different replay (other
+torch, processor or device, imported modules) is not gated. Imports torch only where the inputs are compared.
 
 For example:
 
@@ -31,7 +31,7 @@ from .after_failure import saw_nan, unlike_the_record
 from .fidelity import CompiledArtifacts
 
 _LOST = "setting "
-"""How a note of `spec.settings` begins."""
+"""Prefix of a note of `spec.settings`."""
 _TIMED = (
     "max_autotune",
     "coordinate_descent_tuning",
@@ -40,13 +40,13 @@ _TIMED = (
     "triton.multi_kernel",
     "autotune_",
 )
-"""Settings under which the code depends on what was timed."""
+"""Settings under which generated code depends on timings."""
 
 
 def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inputs: Sequence[Any]) -> str:
-    """What is known to differ from the recorded run under the same torch, as a sentence; "" where nothing is."""
+    """A sentence on what is known to differ from the recorded run under the same torch; "" where nothing is."""
     torch_then, torch_now = saved.record.versions.get("torch", ""), version("torch")
-    same_torch = torch_then.partition("+")[0] == torch_now.partition("+")[0]  # whatever it was built for
+    same_torch = torch_then.partition("+")[0] == torch_now.partition("+")[0]  # regardless of the build
     if saved.run is None or outcome.verdict.skipped or not same_torch:
         return ""
     if watched.apart and _same_expected(saved, watched):
@@ -62,10 +62,11 @@ def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inpu
 
 
 def gated(saved: SavedGraph, judged: Outcome | RungResult, unlike: str, imports: Sequence[str] = ()) -> Verdict:
-    """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so.
+    """The verdict; `cannot_tell` where the failing program is not the run's and the run is not known to have failed
+    alike.
 
-    `imports`: what was imported first, which the run's record does not say: the question is then what they make of the
-    graph.
+    `imports`: modules imported first, which the run's record does not have: the replay then deliberately judges what
+    they change.
     """
     asked = bool(without_trust(imports)) or judged.verdict.fault == "model"
     if not unlike or not judged.verdict.failed or asked or runs_own(saved, judged):
@@ -74,7 +75,7 @@ def gated(saved: SavedGraph, judged: Outcome | RungResult, unlike: str, imports:
 
 
 def runs_own(saved: SavedGraph, judged: Outcome | RungResult) -> bool:
-    """Whether the journal of the run has the failure."""
+    """Whether the run's journal has the same failure."""
     if judged.verdict.kind == "nan" and saw_nan(saved):
         return True
     seen = judged.signature
@@ -82,8 +83,8 @@ def runs_own(saved: SavedGraph, judged: Outcome | RungResult) -> bool:
 
 
 def with_next(saved: SavedGraph, verdict: Verdict) -> Verdict:
-    """The verdict on another program than the run's with how to go on: its own inputs, the program itself, or all the
-    same."""
+    """Adds next commands to a verdict on another program than the run's: judge with its own inputs, the program itself,
+    or anyway."""
     from ..verdicts.ladder_words import address, record_again
 
     if verdict.detail != UNLIKE or saved.run is None:
@@ -96,8 +97,8 @@ def with_next(saved: SavedGraph, verdict: Verdict) -> Verdict:
 
 
 def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
-    """Whether this compile must give the same graph as the run: Inductor pads products for a GPU by what it timed. And
-    the same code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
+    """Whether this compile should give the same graph as the run (not where Inductor pads GPU products, by timings), or
+    the same code (only on the same CPU and without timings; which GPU the run had is unknown)."""
     record = saved.record
     on_gpu = any(names_device(record.graph, kind) for kind in ("cuda", "xpu"))
     if watched.apart == "graph":
@@ -107,7 +108,7 @@ def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
 
 
 def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
-    """The first input whose memory or autograd state differs from the run's, in words."""
+    """A sentence about the first input whose memory or autograd state differs from the run's."""
     import torch
 
     from ...dumps.torchside.values import BUFFER, storage_key

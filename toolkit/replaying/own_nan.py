@@ -1,6 +1,6 @@
 # pyright: basic
-"""The NaN that is the model's own: eager gives it, too. A verdict where it was asked for or the run was recorded with
-`--when nan`, and on recorded inputs; elsewhere a note.
+"""The NaN that is the model's own: eager has it, too. It becomes a verdict on recorded inputs, if asked for or recorded
+with `--when nan`; otherwise a note.
 
 Runs in a child, after a judgement; asks `nan_origins` for the first node that makes one of numbers that were none.
 
@@ -27,8 +27,8 @@ from .after_failure import saw_nan
 
 
 def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool, seed: int = 0) -> Outcome:
-    """The outcome, a failure of the model's where eager gives NaN and nothing else is wrong. On synthesised inputs it
-    is `cannot_tell` where it was `asked` for, else nothing."""
+    """The outcome; a failure of the model where eager gives NaN and nothing else is wrong. On synthesised inputs
+    `cannot_tell` where `asked`, else unchanged."""
     right = outcome.verdict.verdict in ("ok", "rounding") or outcome.verdict.detail == NO_REFERENCE
     if not outcome.eager_nan or not right or not (asked or saw_nan(saved)):
         return outcome
@@ -45,8 +45,8 @@ def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool
 
 
 def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
-    """The first node that makes a NaN of numbers; where it comes in with an input, or only gradients have one,
-    which."""
+    """The origin of eager's NaN: the first node that makes it from numbers, the input that brings it, or (for a NaN
+    only in gradients) where the backward makes it."""
     gm, called = copy_graph(case.gm), of_module(case.gm)
     with settings(case.spec.config), in_force(case.spec.forward_only), torch.no_grad():
         torch.manual_seed(seed)
@@ -70,7 +70,7 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
 
 
 def _in_backward(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
-    """The node whose backward makes a NaN of gradients that held none; the gradient's name where no node's does."""
+    """The node whose backward turns gradients without NaN into NaN; where there is none, the gradient's name."""
     name = outcome.eager_nan[0]
     origin = None
     if case.spec.stage in FULL_STAGES:
@@ -89,7 +89,7 @@ def _line(node: torch.fx.Node) -> str:
 
 
 def _operation(node: torch.fx.Node) -> str:
-    """The operation of a node, the same before and after AOTAutograd where it is one operation there: "log"."""
+    """The name of a node's operation, equal before and after AOTAutograd where it stays one operation: "log"."""
     packet = getattr(node.target, "overloadpacket", node.target)
     return node.target if isinstance(node.target, str) else str(getattr(packet, "__name__", packet))
 

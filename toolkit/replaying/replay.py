@@ -35,7 +35,7 @@ from ...dumps.reading import read_bytes, stored
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
 from ...dumps.written import put_at, taken_at
-from ..isolation import Answer, ForkServer, Servers, ask, opened
+from ..isolation import ForkServer, Servers, TaskResult, ask, opened
 from ..live.how import DEFAULT_LIMIT_S, How
 from ..live.process_groups import peers
 from ..live.rung import LADDER
@@ -45,7 +45,7 @@ from ..verdicts.identity import known_id
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.mismatches import TORCHS
 from ..verdicts.outcome import Outcome
-from ..verdicts.own_passes import HOOKS, WITHOUT, Pass, not_applied, of_the_run, passes, registered, without_passes
+from ..verdicts.own_passes import HOOKS, WITHOUT, OwnPass, not_applied, of_the_run, passes, registered, without_passes
 from ..verdicts.signature import from_answer
 from ..verdicts.verdict import WHOLE, Verdict, Where, cannot_tell, died, fails
 from .checked import of_operator
@@ -53,40 +53,40 @@ from .gate import with_next
 
 CONTROL_TASK = f"{__name__}:control_task"
 BUSY = 1.25
-"""A machine with a factor from here on is busy: what took long there is measured against the factor."""
+"""From this slowness factor on a machine counts as busy, and limits are extended by the factor."""
 MARGIN = 1.25
-"""What the factor may be off by, from one minute to the next."""
+"""A margin: the factor may change by so much within a minute."""
 LIMIT_S = 120.0
 MOST_NODES = 100
 
 
 def slowed(server: Servers, nodes: int) -> float:
-    """The factor, by a child of the server; infinite where even the control does not end."""
+    """The machine's slowness factor, measured in a child; infinite where even the control does not end."""
     answer = ask(CONTROL_TASK, {"nodes": nodes}, LIMIT_S, server=server).answer()
     return answer.value["factor"] if answer.status == "done" else float("inf")
 
 
 def longer(limit_s: float, factor: float, most_s: float, waited_s: float = 0.0) -> float:
-    """The limit that is fair on a machine with that factor; the limit itself where it is not busy, and where what a
-    child was given (`waited_s`: its server adds what the machine spent on others) was fair already."""
+    """A limit adjusted to the slowness factor. Unchanged where the machine is not busy, or where the child was given
+    enough time already (`waited_s`: its server adds the time that the machine spent on other processes)."""
     fair_s = limit_s * factor * MARGIN * limit_s / max(limit_s, waited_s)
     return max(limit_s, min(most_s, fair_s)) if factor >= BUSY else limit_s
 
 
 def control_task(payload: dict[str, Any]) -> dict[str, float]:
-    """The body of the query: the factor, measured in a child."""
+    """The body of the query: measures the slowness factor in a child."""
     return {"factor": factor(payload["nodes"])}
 
 
 def factor(nodes: int) -> float:
-    """The factor, measured in this process."""
+    """Measures the slowness factor in this process: wall time of a harmless compile by its CPU time."""
     began, worked = time.perf_counter(), sum(os.times()[:4])
     harmless(nodes)
     return max(1.0, (time.perf_counter() - began) / max(0.05, sum(os.times()[:4]) - worked))
 
 
 def harmless(nodes: int) -> None:
-    """Compiles and runs a harmless graph of so many nodes in this process."""
+    """Compiles and runs a harmless graph with so many nodes in this process."""
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -108,14 +108,14 @@ def harmless(nodes: int) -> None:
 
 FILE = "judged.json"
 SURE = ("crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error")
-"""Kinds of failures that do not depend on what else the machine does."""
+"""Kinds of failure that do not depend on the machine's load."""
 _COMPILERS = ("_dynamo", "_functorch", "_inductor", "_decomp", "_refs", "_prims", "fx")
 _READ = ("GRAPHDBG", "TORCH", "TRITON", "CUDA", "CXX", "CC", "OMP", "PYTORCH")
 _MOST_NOTES = 20
 
 
 def digest(saved: SavedGraph) -> str:
-    """A digest of the graph and its inputs as they lie on the disk."""
+    """A digest of the graph and its inputs as stored on disk."""
     seen = hashlib.blake2b(digest_size=16)
     for name in ("graph.json", "inputs.json"):
         if stored(saved.path / name) is not None:
@@ -124,7 +124,7 @@ def digest(saved: SavedGraph) -> str:
 
 
 def remember(saved: SavedGraph, rung: str, check: str, seed: int, outcome: Outcome) -> None:
-    """Keeps an outcome that another judgement would repeat."""
+    """Stores an outcome that a repeated judgement would reproduce."""
     verdict = outcome.verdict
     if verdict.verdict in ("ok", "rounding") or (verdict.failed and verdict.kind in SURE):
         plain = msgspec.structs.replace(outcome, outputs=None, output="", notes=outcome.notes[:_MOST_NOTES])
@@ -132,7 +132,7 @@ def remember(saved: SavedGraph, rung: str, check: str, seed: int, outcome: Outco
 
 
 def known_outcome(saved: SavedGraph, rung: str, check: str, seed: int) -> Outcome | None:
-    """The kept outcome; None where there is none."""
+    """The stored outcome; None where there is none."""
     return taken_at(FILE, _key(saved), Outcome).get(f"{rung} {check} {seed}")
 
 
@@ -145,7 +145,7 @@ def _key(saved: SavedGraph) -> str:
 
 @cache
 def _changed() -> int:
-    """When a file of torch's compilers last changed: whoever builds torch changes it in place."""
+    """The last modification time of torch's compiler sources: a development build of torch changes them in place."""
     spec = find_spec("torch")
     home = Path(spec.origin).parent if spec is not None and spec.origin else None
     if home is None:
@@ -160,8 +160,8 @@ _AGAIN_S = 60.0
 
 
 def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -> Outcome:
-    """The outcome of a death in eager with the node, the user's line and whose fault it is, or of a run that does not
-    end with the node that it has come to; unchanged where no node does so."""
+    """Adds to the outcome of a death in eager the node, the user line and the fault, to that of a run that does not end
+    the node that it has reached; unchanged where no node does so."""
     assert outcome.signature is not None
     status, limit_s = "signal", how.limit_s
     if outcome.signature.kind == "hang":
@@ -189,8 +189,8 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
 
 
 def eager_task(payload: dict[str, Any]) -> None:
-    """What `dies_at` asks, in a process of its own: runs the graph in eager and reports each node before it runs, so
-    that the last one reported is the one that killed the process."""
+    """The query of `dies_at`: runs the graph in eager and reports each node before it runs, so that the last one
+    reported killed the process."""
     import torch
     from torch import fx
 
@@ -309,8 +309,8 @@ def replay(
     return outcome
 
 
-def outcome_of(answer: Answer, rung: str) -> Outcome:
-    """The outcome of an isolated judgement, however its process ended."""
+def outcome_of(answer: TaskResult, rung: str) -> Outcome:
+    """The outcome of an isolated judgement, whatever ended its process."""
     if answer.status == "done":
         outcome = msgspec.convert(answer.value, Outcome)
     else:
@@ -372,7 +372,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         mark("fidelity")
         outcome.fidelity = watched.compare(outcome)
         outcome.unlike = unlike(case.saved, outcome, watched, live.inputs)
-        if (outcome.fidelity or "").startswith("different"):  # else no decomposition of the run's had a part in it
+        if (outcome.fidelity or "").startswith("different"):  # else the run's decompositions did not matter
             outcome.notes += [not_applied(hook) for hook in away if hook not in lowered]
         if not payload["anyway"]:
             outcome.verdict = gated(case.saved, outcome, outcome.unlike, payload["imports"])
@@ -392,12 +392,11 @@ def own_pass(
     rung: str,
     how: How,
     server: ForkServer | None = None,
-    users: Sequence[Pass] | None = None,
+    users: Sequence[OwnPass] | None = None,
 ) -> Verdict:
-    """The verdict on a failure under a rung: a pass of the user's is at fault where the graph is right without it, with
-    the ops that `--trust` or `--import` brought in; a decomposition of the user's where it is right without the
-    imports. One more replay, of a graph with such code alone. `users`: that of the graph that it was cut from, where it
-    holds none itself."""
+    """The verdict on a failure under a rung, with the user's code at fault where the graph is right without it: a pass
+    (other imports stay), or a decomposition (no imports). Takes one more replay, only for graphs with such code.
+    `users`: the passes of the graph from which this one was cut."""
     users = own(saved) if users is None else users
     if not (users and how.imports and verdict.failed and verdict.fault == "compiler"):
         return verdict
@@ -411,6 +410,6 @@ def own_pass(
     return of_the_run(msgspec.structs.replace(verdict, reason=reason), users[0])
 
 
-def own(saved: SavedGraph) -> list[Pass]:
-    """The user's passes in a graph's compile; the user's decompositions and lowerings where there are none."""
+def own(saved: SavedGraph) -> list[OwnPass]:
+    """The user's passes in a graph's compile; where there are none, the user's decompositions and lowerings."""
     return passes(saved, all=True) or registered(saved)

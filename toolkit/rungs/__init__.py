@@ -17,9 +17,9 @@ from ..live.rung import LADDER, CannotRun, Rung
 NAMES = tuple(LADDER)
 """The names of the rungs, from trusted to clever."""
 BACKENDS = {"aot_eager": "decomposed", "aot_eager_decomp_partition": "decomposed", "cudagraphs": "inductor_cudagraphs"}
-"""Name of a backend of torch.compile -> the rung that comes nearest to it."""
+"""Backend of torch.compile -> the rung that is closest to it."""
 WHOLE = frozenset(name for name, facts in LADDER.items() if facts.is_whole)
-"""Rungs without Inductor, which run a joint graph as it is."""
+"""Rungs without Inductor, which run a joint graph unsplit."""
 
 
 def rung(name: str) -> Rung:
@@ -28,7 +28,8 @@ def rung(name: str) -> Rung:
 
 
 def known(name: str) -> str:
-    """A name that is a rung's, without its module and torch; UsageError with the nearest names for another."""
+    """Checks that a name is a rung's, without importing its module or torch; UsageError with the nearest names for
+    another."""
     if name in NAMES:
         return name
     near = difflib.get_close_matches(name, NAMES, 1)
@@ -37,7 +38,7 @@ def known(name: str) -> str:
 
 
 def nearest_to(backend: str) -> str:
-    """What to type in place of the name of a backend of torch's; empty for a name that is none.
+    """What to type in place of a torch backend's name; "" for a name that is none.
 
     >>> nearest_to("aot_eager")
     "torch's backend aot_eager: use decomposed (what AOTAutograd and the decompositions make of it, run by torch)"
@@ -47,7 +48,7 @@ def nearest_to(backend: str) -> str:
 
 
 def warmth(*rungs: str) -> str:
-    """How warm a fork server has to be for these rungs."""
+    """The kind of warm fork server that these rungs need."""
     return "torch" if set(rungs) <= WHOLE else "inductor"
 
 

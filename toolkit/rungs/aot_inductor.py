@@ -59,13 +59,13 @@ class AotInductor(Inductor):
         if _is_trained([*fake_inputs, *gm.parameters()], spec):
             lacks = "AOTInductor compiles no backward, which this graph needs"
             raise CannotRun(f"{lacks}: replay its forward or backward graph instead")
-        mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # constants are written into the library
+        mode_of(gm, fake_inputs).allow_non_fake_inputs = True  # real constants are compiled into the library
         flatten_outputs(gm)
         return compile_ahead(gm, fake_inputs)
 
 
 def _is_trained(values: Sequence[Any], spec: ReplaySpec) -> bool:
-    """Whether a replay runs a backward through a graph with these inputs and parameters."""
+    """Whether a replay would run a backward through a graph with these inputs and parameters."""
     if spec.stage not in FULL_STAGES or not spec.ambient.grad or spec.ambient.inference_mode:
         return False
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
@@ -80,7 +80,7 @@ def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[An
     gm._out_spec = t.pytree.tree_structure(tuple(None if item is None else 0 for item in outputs))  # type: ignore[assignment]
     path = t.aot_compile(gm, tuple(fakes), options={"aot_inductor.compile_wrapper_opt_level": "O0"})
     cuda = [value.device for value in fakes if isinstance(value, torch.Tensor) and value.is_cuda]
-    logging.getLogger("torch._export").setLevel(logging.ERROR)  # it warns that it will be replaced
+    logging.getLogger("torch._export").setLevel(logging.ERROR)  # suppresses a deprecation warning
     loaded = t.aot_load(str(path), str(cuda[0]) if cuda else "cpu")
     return lambda inputs: t.tree_leaves(loaded(*inputs), is_leaf=lambda value: value is None)
 

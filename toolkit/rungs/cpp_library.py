@@ -1,9 +1,9 @@
-"""The C++ standard library of what is built ahead of time: it must be the shared one, which torch uses.
+"""Makes ahead-of-time builds link the shared C++ standard library, which torch uses.
 
 Some compilers (wrappers with -static-libstdc++, copies of GCC whose folder has libstdc++.a and no libstdc++.so) put a
-libstdc++ into each library. Beside torch's shared one it crashes while it is loaded: it has locales of its own, but the
-dynamic linker shares the ids of their parts, so std::regex, with which torch's runtime reads the device's name, calls a
-wrong part. Must not change what other compilers build.
+libstdc++ into each library. Loaded beside torch's shared one, it crashes: it has its own locales, but the dynamic
+linker shares the ids of locale facets, so std::regex, with which torch's runtime parses the device's name, calls the
+wrong facet. Must not change what other compilers build.
 
 For example:
 
@@ -31,15 +31,14 @@ SHARED = "libstdc++.so.6"
 CRASHES = "such a library crashes in torch's loader, which uses the shared one"
 _PROBE = 'extern "C" void *_ZNSt6locale7classicEv(); extern "C" void *probe() { return _ZNSt6locale7classicEv(); }\n'
 _EXPORTED = b"_ZNSt6locale7classicEv"
-"""std::locale::classic(): whoever defines it for others has locales of its own."""
+"""std::locale::classic(): a library that exports it has locales of its own."""
 _DYNAMIC, _DYNSYM, _NEEDED = 6, 11, 1
-"""Numbers of the ELF format: two types of sections, and the tag of a library that is needed."""
+"""ELF constants: two section types, and the tag of a needed library."""
 
 
 @contextlib.contextmanager
 def shared_standard_library() -> Iterator[list[str]]:
-    """Within it torch links the shared libstdc++, whatever the compiler does by itself; gives what is to be reported of
-    it.
+    """Within the block torch links the shared libstdc++, whatever the compiler's default is; yields notes about it.
 
     Raises EnvironmentLackError where the compiler cannot.
     """
@@ -59,7 +58,7 @@ def shared_standard_library() -> Iterator[list[str]]:
 
 
 def holds_its_own(library: bytes) -> bool:
-    """Whether a 64-bit ELF library defines libstdc++'s locales for others, and needs no libstdc++."""
+    """Whether a 64-bit ELF library exports libstdc++'s locales and does not need the shared libstdc++."""
     if library[:5] != b"\x7fELF\x02" or library[5] != 1:
         return False
     (offset,), (size, count) = struct.unpack_from("<Q", library, 40), struct.unpack_from("<HH", library, 58)
@@ -82,7 +81,7 @@ def _name(names: bytes, at: int) -> bytes:
 
 @functools.cache
 def _links_its_own(compiler: str, *more: str) -> bool | None:
-    """Whether what this compiler links holds a libstdc++ of its own; None where it links nothing."""
+    """Whether a library linked by this compiler contains its own libstdc++; None where linking fails."""
     with tempfile.TemporaryDirectory(prefix="graphdbg-cxx-") as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text(_PROBE, encoding="utf-8")

@@ -1,7 +1,7 @@
 """`decomposed`: AOTAutograd with Inductor's decompositions and partitioner, and no compiler behind them.
 
-Says something of graphs that have not been decomposed yet: Dynamo's, and those of other backends. A graph that Inductor
-made is decomposed already, and a fault of a decomposition is in it as in eager.
+Meaningful for graphs that are not decomposed yet: Dynamo's, and those of other backends. A graph from Inductor is
+already decomposed, and a decomposition's fault is in it, also when eager runs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .inductor import RETRACED, decomposed_copy, decomposed_ops, flat, made_by_i
 
 
 class Decomposed(Rung):
-    """Runs what the inner compiler would be given."""
+    """Runs the graph that the inner compiler would receive."""
 
     name = "decomposed"
 
@@ -50,7 +50,7 @@ class Decomposed(Rung):
 
 
 def _run_decomposed(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> Callable[..., Any]:
-    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner.
+    """Runs a Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner.
 
     The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs
     Inductor's random prims as torch does, not as kernels do.

@@ -39,8 +39,7 @@ _ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_bac
 Half = Callable[
     [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]
 ]
-"""Compiles a graph, or half of a joint one: a boxed callable, and the strides that its outputs will have, as far as
-they are known."""
+"""Compiles a graph, or half of a joint one; returns a boxed callable, and the strides of its outputs where known."""
 Whole = Callable[..., Callable[..., Any]]
 Partition = Callable[..., tuple[Any, Any]]
 
@@ -51,7 +50,7 @@ class Inductor(Rung):
     name = "inductor"
     compiles_draws = True
     takes_kernels_on_cpu = False
-    """Whether the user's own Triton kernels run on tensors of the CPU."""
+    """Whether the user's own Triton kernels can run on CPU tensors."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         return None if spec.device or has_cpp_compiler() else "no C++ compiler was found"
@@ -67,14 +66,14 @@ class Inductor(Rung):
         return [f"{RETRACED}: {', '.join(ops)}"] if (ops := needs_decomposing(gm, spec)) else []
 
     def settings(self) -> dict[str, Any]:
-        """Settings of Inductor's that the rung adds."""
+        """Inductor settings that this rung adds."""
         return {}
 
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        # A joint pass would have replaced torch's random functions; a graph that enters behind it keeps them.
+        # Normally a joint pass replaces torch's random functions; a graph that enters after it still has them.
         draws = needs_decomposing(gm, spec) and not spec.training_joint and draws_from_generator(gm)
-        # `torch.compile(options=...)` and its modes are public, but start from the top.
+        # Not `torch.compile(options=...)` or its modes: these are public, but start from the top.
         with eager_draws() if draws else nullcontext(), t.inductor_config.patch(self.settings()):
             yield
 
@@ -92,8 +91,8 @@ def enter(
     joint: Callable[..., Any] = entries.joint_passes,
     partition: Partition = entries.partition,
 ) -> Compiled:
-    """A graph that it may change, compiled from the stage on where it was recorded; by torch's own steps, or others
-    like them."""
+    """Compiles a graph, which it may change, from its recorded stage on; by torch's own steps, or the given
+    replacements."""
     mode = mode_of(gm, fakes)
     if needs_decomposing(gm, spec):
         gm = decomposed_copy(gm, fakes, mode)
@@ -111,7 +110,7 @@ def enter(
             gm = joint(gm, fakes, mode)
         if "user_visible_output_idxs" not in gm.graph.output_node().meta:
             set_visible(gm)
-    passed = spec.stage.startswith("post_grad")  # its passes are not run a second time
+    passed = spec.stage.startswith("post_grad")  # its post-grad passes have already run
     with t.inductor_config.patch(use_post_grad_passes=False) if passed else nullcontext():
         return flat(compile_one(gm, fakes, mode, {**kwargs, **spec.compile_kwargs})[0])
 
@@ -163,8 +162,8 @@ def run_joint(
 
 
 def _saved_names(wanted: list[str], saved: list[str | None], inputs: list[str]) -> list[str]:
-    """The backward's inputs by the forward's names. What the partitioner saves under a new name (the random state of a
-    recomputation) is the next output that no input of the backward is named after.
+    """The backward's inputs under the forward's names. A value that the partitioner saved under a new name (the random
+    state of a recomputation) is matched with the next output whose name no input has.
     """
     known = {*inputs, *(name for name in saved if name)}
     unclaimed = iter([name for name in saved if name and name not in wanted])
@@ -176,8 +175,8 @@ def flat(compiled: Callable[[list[Any]], Any]) -> Compiled:
 
 
 def flatten_outputs(gm: fx.GraphModule) -> None:
-    """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested
-    one."""
+    """Flattens a graph's outputs: the inner compiler takes a flat tuple, but a graph of the caller's own may return one
+    value or a nested one."""
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     returned = output.args[0]
     if not isinstance(returned, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in returned):
@@ -186,7 +185,7 @@ def flatten_outputs(gm: fx.GraphModule) -> None:
 
 
 def set_visible(gm: fx.GraphModule, indices: Iterable[int] | None = None) -> None:
-    """Marks the outputs that the user sees (None: all): Inductor keeps their strides."""
+    """Marks the outputs visible to the user (None: all): Inductor keeps their strides."""
     output = gm.graph.output_node()
     returned: Any = output.args[0]
     seen = range(len(returned)) if indices is None else indices
@@ -194,8 +193,8 @@ def set_visible(gm: fx.GraphModule, indices: Iterable[int] | None = None) -> Non
 
 
 def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
-    """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with
-    `without_lowering` those that Inductor cannot compile unless they were.
+    """Ops of a graph, and of graphs inside it, that Inductor's decompositions cover; `without_lowering`: only those
+    that Inductor cannot compile undecomposed.
     """
     table = t.select_decomp_table()
     ops = (node.target for node in nodes_in(gm) if node.op == "call_function" and node.target in table)
@@ -203,8 +202,8 @@ def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> lis
 
 
 def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
-    """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes'
-    origins. Raises CannotRun where it cannot be traced again.
+    """The graph retraced through Inductor's decompositions, keeping its inputs' names and its nodes' origins. Raises
+    CannotRun where it cannot be traced again.
 
     `make_fx` is public, Inductor's table and the tracer's memory of origins are not.
     """
@@ -219,7 +218,7 @@ def decomposed_copy(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.G
             if _writes(traced) > _writes(gm):
                 traced = t.make_fx(torch.func.functionalize(run), decomposition_table=t.select_decomp_table())(*fakes)
         _name_inputs_like(gm, traced)
-    except Exception as error:  # whatever tracing raises: this graph was not meant to be traced again
+    except Exception as error:  # tracing may raise anything: the graph was not made to be retraced
         why = f"it was recorded without Inductor's decompositions and cannot be traced again: {error_line(error)}"
         raise CannotRun(why) from error
     before, after = gm.graph.output_node(), traced.graph.output_node()
@@ -234,7 +233,7 @@ def _writes(gm: fx.GraphModule) -> int:
 
 
 def _name_inputs_like(gm: fx.GraphModule, traced: fx.GraphModule) -> None:
-    """The partitioner tells tangents from primals by their names."""
+    """Gives inputs the original names: the partitioner tells tangents from primals by name."""
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     for node in traced.graph.nodes:
         if node.op != "placeholder" and node.name in names:
@@ -249,13 +248,13 @@ def _name_inputs_like(gm: fx.GraphModule, traced: fx.GraphModule) -> None:
 
 
 def made_by_inductor(spec: ReplaySpec) -> bool:
-    """Whether a graph has Inductor's decompositions behind it for certain."""
+    """Whether a graph is certain to be decomposed by Inductor already."""
     return spec.stage in _ONLY_INDUCTORS or bool(_MARKS & set(spec.compile_kwargs))
 
 
 def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-    """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it
-    is."""
+    """The operators that Inductor can compile only after decomposing them; empty for a graph that needs no
+    decomposing."""
     if spec.stage in FULL_STAGES or made_by_inductor(spec):
         return []
     return decomposed_ops(gm, without_lowering=True)

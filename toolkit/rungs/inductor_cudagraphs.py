@@ -46,7 +46,7 @@ class InductorCudagraphs(Inductor):
         return {"triton.cudagraphs": True, "triton.cudagraph_trees": True}
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
-        if needs_decomposing(gm, spec):  # asked before an argument is added that only Inductor's own graphs have
+        if needs_decomposing(gm, spec):  # before `cudagraphs` is added, an argument that marks Inductor's own graphs
             gm = decomposed_copy(gm, fake_inputs, mode_of(gm, fake_inputs))
         kwargs = {**spec.compile_kwargs, "cudagraphs": True}
         compiled = super().build(gm, fake_inputs, msgspec.structs.replace(spec, compile_kwargs=kwargs))
@@ -65,7 +65,7 @@ class InductorCudagraphs(Inductor):
 
 
 def _run_through(outputs: Any) -> None:
-    """Runs the backward of outputs that have one, so that it is recorded too."""
+    """Runs the backward of outputs that require grad, so that it is recorded, too."""
     roots = [value for value in outputs if isinstance(value, torch.Tensor) and value.requires_grad]
     if roots:
         torch.autograd.backward(roots, [torch.ones_like(value) for value in roots])

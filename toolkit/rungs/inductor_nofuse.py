@@ -66,7 +66,7 @@ _NEEDED_PASSES = tuple(
         """
     )
 )
-"""Post-grad passes without which lowering fails (beginnings of their names)."""
+"""Name prefixes of post-grad passes without which lowering fails."""
 
 
 RUNG = InductorNofuse(

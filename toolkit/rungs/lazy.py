@@ -40,7 +40,7 @@ class Lazy(TorchScript):
         def run(inputs: list[Any]) -> list[Any]:
             try:
                 return t.tree_leaves(compiled(inputs), is_leaf=lambda value: value is None)
-            except NotExtractedError as error:  # sizes were symbolic until now
+            except NotExtractedError as error:  # sizes may be symbolic until here
                 raise CannotRun(error.why) from error
 
         return run

@@ -24,7 +24,7 @@ class TorchScript(Rung):
 
     name = "torchscript"
     early = "TorchScript takes only graphs that AOTAutograd has processed"
-    """Why it takes no graph of an earlier stage."""
+    """Why graphs of earlier stages are not taken."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         return self.early if spec.stage in FULL_STAGES and spec.stage != "compiled_autograd" else None

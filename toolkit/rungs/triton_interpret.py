@@ -30,9 +30,9 @@ class TritonInterpret(Inductor):
     name = "triton_interpret"
     takes_kernels_on_cpu = True
     target = "cuda:90"
-    """The GPU that is pretended: see `triton.targets`."""
+    """The pretended GPU: see `triton.targets`."""
     may_draw_like_cpu = True
-    """Whether kernels may draw the random numbers of the CPU's, which eager mode can repeat for a graph of the CPU."""
+    """Whether kernels may draw the CPU kernels' random numbers, which eager mode can repeat for a CPU graph."""
 
     def unavailable(self, spec: ReplaySpec) -> str | None:
         from ..triton.needs import lacks_interpreter
@@ -62,7 +62,7 @@ class TritonInterpret(Inductor):
                 yield
 
     def session(self) -> Interpretation:
-        """What runs the kernels."""
+        """The interpretation that runs the kernels."""
         from ..triton.interpreting.session import Interpretation
 
         return Interpretation()
@@ -74,7 +74,7 @@ class TritonInterpret(Inductor):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         from ..triton.retarget import retargeted
 
-        if spec.stage in FULL_STAGES:  # what `around` opened moves it
+        if spec.stage in FULL_STAGES:  # moved by the context that `around` opened
             return super().build(gm, fake_inputs, spec)
         moved = retargeted(gm, fake_inputs, mode_of(gm, fake_inputs))
         compiled = super().build(moved.gm, moved.fakes, spec)
@@ -83,7 +83,7 @@ class TritonInterpret(Inductor):
 
 @contextmanager
 def _moving() -> Iterator[None]:
-    """AOTAutograd traces on the CPU, but as for a GPU: without oneDNN's operators, which no other device has."""
+    """Makes AOTAutograd trace on the CPU as for a GPU: without oneDNN's operators, which only CPUs have."""
     from ..triton.pretended import put_on_gpu_behind_autograd
     from ..triton.retarget import put
 

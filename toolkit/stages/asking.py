@@ -1,8 +1,8 @@
-"""Asks for each pair of stages of a compile, in order, and says of the first that parts what ran between. Imports no
+"""Judges each pair of stages of a compile, in order, and names what ran between the first two that differ. Imports no
 torch.
 
-The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own
-passes do not go wrong by themselves; else the compiler's.
+The verdict is on the later graph of the pair. The fault is the user's pass where one ran between and the compiler's own
+passes are right without it; else the compiler's.
 
 For example:
 
@@ -25,7 +25,7 @@ from ...dumps.store import SavedGraph
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
 from ..replaying.replay import How
-from ..verdicts.own_passes import Pass, passes, registered_for
+from ..verdicts.own_passes import OwnPass, passes, registered_for
 from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, with_trust_for
 
 BEFORE = {
@@ -38,11 +38,12 @@ BEFORE = {
     "post_grad_forward": ("forward",),
     "post_grad_backward": ("backward",),
 }
-"""Stage -> the stages that it is made from with the same inputs."""
+"""Stage -> the earlier stages that it is made from, with the same inputs."""
 
 
-class Pair(NamedTuple):
-    """A graph and the next one that was made of it; `forward`: the other half of a joint graph that was cut in two."""
+class StagePair(NamedTuple):
+    """A graph and the next one made from it; `forward`: where `after` is a backward, the forward cut from the same
+    joint graph."""
 
     before: SavedGraph
     after: SavedGraph
@@ -50,16 +51,16 @@ class Pair(NamedTuple):
 
     @property
     def traced(self) -> bool:
-        """Whether AOTAutograd ran between the two."""
+        """Whether the later graph was traced by AOTAutograd."""
         return self.after.stage in ("joint", "inference")
 
 
-def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
-    """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its
-    stage has none. A backward is compiled when it is called, of several parts of a graph the last one first: its number
-    says whose it is."""
+def pairs(graphs: Iterable[SavedGraph]) -> list[StagePair]:
+    """Pairs each graph with the latest earlier stage of its compile, in recorded order; a graph without one has no
+    pair. A backward is compiled when it is first called, for several parts of a graph the last part first, so its
+    number is used to find its joint graph."""
     last: dict[Any, SavedGraph] = {}
-    paired: list[Pair] = []
+    paired: list[StagePair] = []
     for graph in graphs:
         compiled, number = compile_of(graph), number_of(graph.local_id)
         part = number if graph.stage == "backward" else None
@@ -67,15 +68,15 @@ def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
         newest = max(earlier, key=lambda candidate: list(last.values()).index(candidate), default=None)
         if newest is not None and graph.status != "skipped":
             forward = last.get((compiled, "forward", part)) if graph.stage == "backward" else None
-            paired.append(Pair(newest, graph, forward))
+            paired.append(StagePair(newest, graph, forward))
         for key in ((compiled, graph.stage, None), (compiled, graph.stage, number)):
             last.pop(key, None)
             last[key] = graph
     return paired
 
 
-def comparable(pair: Pair) -> bool:
-    """Whether both take the same inputs, and are not the same computation word for word."""
+def comparable(pair: StagePair) -> bool:
+    """Whether both graphs take the same inputs and are not literally the same computation."""
     try:
         first, second = pair.before.record, pair.after.record
         if pair.traced:
@@ -93,9 +94,9 @@ def _inputs(record: GraphRecord) -> list[str]:
 
 
 def _same(before: GraphRecord, after: Sequence[GraphRecord], kept: int | None = None) -> bool:
-    """Whether both compute their results by the same calls of the same arguments, whatever the order, names and
-    repetitions; of two graphs the second takes what the first computes, and `kept` results of the first are results of
-    both."""
+    """Whether both sides compute their results by the same calls with the same arguments, regardless of order, names
+    and repetitions. Where `after` has two graphs, the second uses the first one's results, and only `kept` results of
+    the first count."""
     numbers: dict[bytes, int] = {}
     results: list[list[Any]] = []
     for graphs in ([before], after):
@@ -109,13 +110,12 @@ def _same(before: GraphRecord, after: Sequence[GraphRecord], kept: int | None = 
 
 
 _WRITES = ">"
-"""Begins the key of a node that writes or draws: how often it is done counts."""
+"""Prefix of a key for a node that writes or draws: for such nodes repetitions count."""
 _DRAWS = ("rand", "seed", "dropout", "bernoulli", "normal", "multinomial", "poisson")
 
 
 def _numbered(record: GraphRecord, known: dict[str, int], numbers: dict[bytes, int]) -> list[Any]:
-    """Gives each node of a graph a number, the same for the same call of the same arguments; returns those of the
-    results."""
+    """Numbers each node of a graph, equal calls with equal arguments alike; returns the results' numbers."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -143,17 +143,17 @@ def _numbered(record: GraphRecord, known: dict[str, int], numbers: dict[bytes, i
 
 
 STAGES = "stages"
-"""What stands in the place of a rung."""
+"""Stands in place of a rung's name."""
 TASK = "graphdbg.toolkit.stages.judging:task"
 LIMIT_S = 60.0
-"""What one pair may take: two eager runs and two in float64. One that needs longer is left to the rungs."""
+"""Seconds for one pair: two eager runs and two in float64. A pair that needs longer is left to the rungs."""
 
 
 def judge_stages(
     graphs: Sequence[SavedGraph], how: How, server: Servers, *, limit_s: float = LIMIT_S
 ) -> tuple[SavedGraph, Verdict] | None:
-    """The first graph that computes something else than the one it was made of, with the verdict; None where none
-    does, or where two of them do not end in time, as the others will not."""
+    """Returns the first graph that computes something else than the graph it was made from, with the verdict; None
+    where there is none, or where a pair exceeds the limit, as later pairs would."""
     judged = (_judged(pair, how, server, min(limit_s, LIMIT_S)) for pair in pairs(graphs) if comparable(pair))
     try:
         return next(filter(None, judged), None)
@@ -161,14 +161,14 @@ def judge_stages(
         return None
 
 
-def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
+def _judged(pair: StagePair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
     users = passes(pair.after)
     paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}
     payload = {name: str(graph.path.absolute()) if graph is not None else "" for name, graph in paths.items()}
     payload |= {"seed": how.seed, "device": how.device, "imports": list(how.imports), "custom": bool(users)}
     try:
         answer = ask(TASK, payload, limit_s, server=server).answer()
-        if answer.status == "lost":  # the server's end, not the task's
+        if answer.status == "lost":  # the server died, not the task
             answer = ask(TASK, payload, limit_s, server=server).answer()
     except GraphdbgError:
         return None
@@ -188,23 +188,23 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
     return after, verdict.then(*_go_on(pair, after, fault, difference))
 
 
-def _go_on(pair: Pair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
-    """The commands that make the failure smaller, with the user's pass in force, that name the node which makes a NaN,
-    and that show the change."""
+def _go_on(pair: StagePair, after: SavedGraph, fault: Fault, difference: dict[str, Any]) -> list[str]:
+    """The next commands: minify the failure (with the user's pass in force), find the node that makes a NaN, show the
+    change."""
     known = registered_for(pair.after, DECOMPOSITION, [difference["op"]]) if pair.traced and difference["op"] else None
     minify, values = f"graphdbg minify {pair.before.name}", f"graphdbg replay {after.name} --values --rung eager"
     if fault == "custom_pass" and known is not None and known.module not in ("", "__main__"):
         minify += f" --import {known.module}"
     elif fault == "custom_pass":
         minify = with_trust_for(pair.before, minify)
-    elif pair.traced and difference["op"] and difference["built_in"]:  # that rung was seen to be wrong: no C++ compiler
+    elif pair.traced and difference["op"] and difference["built_in"]:  # without C++: this rung already shows the fault
         minify += " --rung decomposed"
     values = values if difference["kind"] == "nan" else ""
     return [*filter(None, (minify, values)), f"graphdbg diff {pair.before.name} {after.name}"]
 
 
-def _blamed(pair: Pair, users: Sequence[Pass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
-    """Who ran between the two, whose fault that is, and in which layer of the compiler."""
+def _blamed(pair: StagePair, users: Sequence[OwnPass], difference: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
+    """What ran between the two graphs, as text, whose fault that is, and the compiler layer."""
     if pair.traced:
         what = f"the decomposition of {difference['op']}" if difference["op"] else "AOTAutograd's tracing"
         known = registered_for(pair.after, DECOMPOSITION, [difference["op"]]) if difference["op"] else None

@@ -1,10 +1,10 @@
 # pyright: basic
-"""What a child does with a pair of stages: both in eager and in float64 on the same inputs, compared as a rung is with
-eager.
+"""The child's part of comparing stages: runs both graphs in eager and in float64 on the same inputs, and compares them
+as a rung is compared with eager.
 
-Two witnesses have to agree before anything is said: the float64 runs, and eager; only where the second graph computes
-in a narrower dtype than the first does eager alone count. Random numbers are the same ones on both sides, or the pair
-is left out, as is one that cannot be run. Compiles nothing.
+A difference counts only if both the float64 runs and eager show it; where the second graph computes in a narrower dtype
+than the first, eager alone decides. Both sides use the same random numbers; a pair where that is impossible is skipped,
+as is one that cannot be run. Compiles nothing.
 
 For example:
 
@@ -42,7 +42,7 @@ from ..verdicts.verdict import KINDS
 from .tracing import CLOSE, Parted, Seen, StageRun, Traced, Unmatched, joined, parting, traced_apart
 
 Places = dict[int, dict[str, tuple[int, str]]]
-"""For each graph (by `id`) the number and kind of its draws that are to be replaced."""
+"""Id of a graph module -> name of a drawing node to be replaced -> its number and kind."""
 _DRAWS = {
     "aten.rand.default": "rand",
     "aten.rand_like.default": "rand",
@@ -52,15 +52,15 @@ _DRAWS = {
 
 
 def alike(before: fx.GraphModule, after: fx.GraphModule) -> Places | None:
-    """The draws to be replaced in both: none where both draw the same by themselves; None where they cannot be
-    matched."""
+    """The draws to replace in both graphs: {} where both draw the same numbers by themselves; None where the draws
+    cannot be matched."""
     both = (before, after)
     drawn = [[node for node in nodes_in(gm) if _draws(node)] for gm in both]
     if [str(node.target) for node in drawn[0]] == [str(node.target) for node in drawn[1]]:
         return {}
     makers = [[str(node.target) for node in nodes_in(gm) if is_random(node)] for gm in both]
     if makers[0] == makers[1] and not any(map(draws_unrepeatably, both)):
-        return {}  # what is drawn from a seed may be drawn again
+        return {}  # the same seeds give the same numbers
     kinds = [[_kind(node) for node in nodes] for nodes in drawn]
     inside = any(node.graph not in (before.graph, after.graph) for nodes in drawn for node in nodes)
     if kinds[0] != kinds[1] or "" in kinds[0] or inside:
@@ -70,7 +70,8 @@ def alike(before: fx.GraphModule, after: fx.GraphModule) -> Places | None:
 
 
 def drawing(places: dict[str, tuple[int, str]]) -> Hook | None:
-    """A hook that puts the same random numbers in the places of both graphs' draws."""
+    """A hook that replaces each draw by numbers that depend only on its place, so that both graphs draw the same; None
+    without draws."""
     if not places:
         return None
 
@@ -100,8 +101,8 @@ _CLOSE_IN_EAGER = 1e-2
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """The body of the query: what the second of two stages does wrong; None where it is right, or the two cannot be
-    compared."""
+    """The body of the query: how the second of two stages differs from the first; None where it does not, or where they
+    cannot be compared."""
     mark("load")
     cases = [Case.at(payload[name]) for name in ("before", "forward", "after") if payload[name]]
     seed, device = payload["seed"], payload["device"]
@@ -112,11 +113,11 @@ def task(payload: dict[str, Any]) -> dict[str, Any] | None:
         with in_force(before.spec), settings(before.spec.config):
             return _Comparison(before, rest, seed).difference(payload["custom"])
     except (GraphdbgError, GraphRunError, NoReference, Unmatched, RuntimeError, TypeError, ValueError):
-        return None  # a pair that cannot be run says nothing of what ran between
+        return None  # a pair that cannot be run proves nothing
 
 
 class _Comparison:
-    """A graph with its inputs, and what was made of it: one graph, or a forward and a backward."""
+    """Compares a graph, on its inputs, with what was made from it: one graph, or a forward and a backward."""
 
     def __init__(self, live: Live, derived: list[Live], seed: int) -> None:
         self.live, self.seed, self.made = live, seed, derived
@@ -133,7 +134,8 @@ class _Comparison:
         self.hooks: dict[int, dict[str, tuple[int, str]]] = {}
 
     def difference(self, custom: bool) -> dict[str, Any] | None:
-        """The difference, with the node where the two part; `custom`: whether a pass of the user's ran between them."""
+        """The difference as a dictionary, with the node at which the two part; None without one. `custom`: whether a
+        pass of the user's ran between them."""
         drawn = alike(self.before.gm, self.after.gm)
         if drawn is None:
             return None
@@ -144,12 +146,12 @@ class _Comparison:
         eager = first.results(self.changed)
         seen = self._run(self.after).results(self.changed)
         if self.traced and [type(value) for value in eager] != [type(value) for value in seen]:
-            return None  # a gradient of zeros is None in one of them
+            return None  # a zero gradient is None in one of them
         mark("compare")
         if compare([_widened(value) for value in eager], eager, seen) is None:
             return None
         difference = self._difference(self.after, eager, seen)
-        # the first graph may differ from itself where memory is left uninitialised
+        # uninitialised memory may make the first graph differ from itself
         if difference is None or compare(None, eager, self._run(self.before, poison=True).results(self.changed)):
             return None
         names = result_names(self.before.gm, self.live.inputs, len(first.gradients), self.changed)
@@ -169,7 +171,7 @@ class _Comparison:
         }
 
     def _in_forward(self, parted: Parted | None, output: int) -> bool:
-        """Whether, of two graphs that were made, the first is the wrong one."""
+        """Where a joint graph was cut in two: whether the forward, not the backward, is the wrong half."""
         if len(self.made) < 2:
             return False
         if parted is None:
@@ -181,7 +183,7 @@ class _Comparison:
             return side.run(side.gm, clone_inputs(self.live.inputs), self.seed, _both(self._hook(side), hook), poison)
 
     def _runner(self, side: StageRun, hook: Hook | None = None) -> Callable[..., list[Any]]:
-        """Runs another form of a graph, with the same draws."""
+        """A function that runs another form of a graph with the same random draws."""
 
         def run(wide: fx.GraphModule, inputs: list[Any], inner: Hook | None = None) -> list[Any]:
             ran = side.run(wide, inputs, self.seed, _both(self._hook(side), _both(inner, hook)))
@@ -190,7 +192,7 @@ class _Comparison:
         return run
 
     def _wide(self, side: StageRun, hook: Hook | None = None) -> list[Any]:
-        """The results in float64; raises NoReference."""
+        """A side's results in float64; raises NoReference."""
         with _restored(side.gm):
             exact = reference(side.gm, self.live.inputs, self._runner(side, hook))
         if isinstance(exact, NoReference):
@@ -201,7 +203,7 @@ class _Comparison:
         return drawing(self.hooks.get(id(side.gm), {}))
 
     def _difference(self, side: StageRun, eager: list[Any], seen: list[Any]) -> Difference | None:
-        """The difference that both witnesses see."""
+        """The difference that eager and float64 both show; None where either does not."""
         if [type(value) for value in eager] != [type(value) for value in seen]:
             return compare(None, eager, seen, check=("metadata",))
         if not self.truth:
@@ -241,7 +243,8 @@ class _Comparison:
         return parting(*both, CLOSE, rewritten=True) or parting(*both, _CLOSE_IN_EAGER)
 
     def _built_in(self, eager: list[Any], custom: bool) -> bool | None:
-        """Whether the compiler's own work, without the user's, goes wrong by itself. None where that cannot be run."""
+        """Whether the compiler's own passes go wrong without the user's; None where that is not asked or cannot be
+        run."""
         if not custom and not self.traced:
             return None
         mark("passes")
@@ -256,12 +259,12 @@ class _Comparison:
                 if isinstance(side, _Rebuilt):
                     return compare(self.truth, eager, seen, check=("nan", "accuracy")) is not None
                 return self._difference(side, eager, seen) is not None
-        except Exception:  # noqa: BLE001  then nothing is known of it
+        except Exception:  # noqa: BLE001  the answer is then unknown
             return None
 
     def _redone(self) -> StageRun | None:
-        """The graph that torch's own decompositions, passes or partition make of the one before; None where they cannot
-        be run alone."""
+        """The later graph as torch's own decompositions, passes or partition make it from the earlier one; None where
+        they cannot be run alone."""
         spec = self.live.spec
         gm = copy_graph(self.before.gm)
         fakes, mode = shared_fakes(gm, self.live.inputs, spec.dynamic)
@@ -281,7 +284,7 @@ class _Comparison:
 
 
 class _Rebuilt(StageRun):
-    """A program as torch's own decompositions compute it."""
+    """Runs a program compiled with torch's own decompositions only."""
 
     def __init__(self, program: StageRun, run: Callable[[list[Any]], Any]) -> None:
         super().__init__(program.gm, program.spec)
@@ -299,7 +302,7 @@ def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:
 
 
 def _narrowest(gm: fx.GraphModule) -> int:
-    """Bytes of the narrowest float that the graph makes."""
+    """Bytes of the narrowest float dtype in the graph."""
     given = [arg for node in nodes_in(gm) for arg in (*node.args, *node.kwargs.values())]
     computed = [tensor.dtype for node in nodes_in(gm) for tensor in tensors_in(fake_of(node))]
     dtypes = [*computed, *(arg for arg in given if isinstance(arg, torch.dtype))]
@@ -307,7 +310,7 @@ def _narrowest(gm: fx.GraphModule) -> int:
 
 
 def _like(value: Any, want: Any) -> Any:
-    """A float64 result in the dtype of eager's."""
+    """A float64 result, cast to the dtype of eager's."""
     return value.to(want.dtype) if is_float(value) and isinstance(want, torch.Tensor) else value
 
 
@@ -321,7 +324,7 @@ def _not_finite(value: Any) -> bool:
 
 @contextmanager
 def _restored(gm: fx.GraphModule) -> Iterator[None]:
-    """What the graph holds is at the end what it was."""
+    """Restores the graph's tensors after the block."""
     attributes = Attributes(gm)
     try:
         yield

@@ -1,14 +1,13 @@
 # pyright: basic
-"""The operator whose decomposition makes a traced graph compute something else than the program: its node there, and
-its line.
+"""Finds the operator whose decomposition makes a traced graph compute something else than the program: its node there,
+and its line.
 
-Also: the two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between
-them.
+Also: makes the two graphs of a pair run on the same inputs for the same list of results, whatever transformation lies
+between them.
 
-A traced node records which node of the program and which operator it was made from. A value of the program's that none
-of the nodes made of it has, though all before it were found, is where the two part; of gradients, those of the
-program's values are looked for among the nodes of the backward. Does not decide whether anything is wrong: the results
-have shown that.
+A traced node records which node of the program and which operator it was made from. The first value of the program that
+none of the nodes made from it has is where the two part; gradients of the program's values are looked for among the
+nodes of the backward. Does not decide whether anything is wrong: the results have shown that.
 
 For example:
 
@@ -39,27 +38,27 @@ from ..live.spec import FULL_STAGES, ReplaySpec
 from ..node_values.standing import target_of
 
 AGAIN = "__again"
-"""Ends the name of a node of the backward that the forward computes, too."""
+"""Suffix of the name of a backward node whose name the forward uses, too."""
 
 
 class Unmatched(Exception):
-    """Two graphs whose inputs or results cannot be matched for sure."""
+    """The inputs or results of two graphs cannot be matched with certainty."""
 
 
 class StageRun:
-    """A graph that is run as it was recorded: with its backward where it was traced from a program that trains."""
+    """Runs a graph as it was recorded: with its backward, where it is a program that trains."""
 
     def __init__(self, gm: fx.GraphModule, spec: ReplaySpec) -> None:
         self.gm, self.spec = gm, spec
         self.backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
         self.roots: dict[bool, list[Any]] = {}
-        """Of its last run, as it is and in another form (True): the outputs that require grad, None in the place of
-        others."""
+        """Whether another form of the graph was run -> the outputs of the last such run that require grad, None in
+        place of others."""
 
     def run(
         self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
     ) -> Execution:
-        """Runs `gm`, which is this graph or another form of it."""
+        """Runs `gm`: this graph, or another form of it."""
         parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad] if self.backward else []
 
         def kept(given: list[Any]) -> Sequence[Any]:
@@ -77,7 +76,7 @@ _PARAMETER = r"ParamAOTInput\(target='([^']*)'\)"
 
 
 class Traced(StageRun):
-    """A joint or inference graph that gives the results of the graph of Dynamo's that it was made of."""
+    """A joint or inference graph, run so that it gives the results of the Dynamo graph that it was traced from."""
 
     def __init__(self, gm: fx.GraphModule, spec: ReplaySpec, program: StageRun, inputs: Sequence[Any]) -> None:
         super().__init__(gm, spec)
@@ -96,7 +95,7 @@ class Traced(StageRun):
         places = leaves_of(values)
         self.leaves: list[tuple[str, Any]] = [named[place] for place in places]
         if any(leaf.shape != values[place].shape for place, leaf in places.items()):
-            raise Unmatched  # views of one tensor, whose gradients are added up
+            raise Unmatched  # several views of one tensor: their gradients are added up
         known = {("input", place) for place in range(len(inputs))} | {name for name, _ in _held(program.gm)}
         wanted = {("output", place) for place in range(len(returned(program.gm)))}
         taken = {source for source in self.given if source[0] != "tangent"}
@@ -106,7 +105,8 @@ class Traced(StageRun):
         self._check(inputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:
-        """Checks that each input of the program has the layout that was traced."""
+        """Raises Unmatched where an input of the program has another kind, dtype or number of dimensions than was
+        traced."""
         for node, (kind, which) in zip(self.gm.graph.find_nodes(op="placeholder"), self.given, strict=True):
             if kind != "input":
                 continue
@@ -120,7 +120,7 @@ class Traced(StageRun):
     def run(
         self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
     ) -> Execution:
-        """Runs it on the program's inputs, with the tangents that the program's outputs had in its last run."""
+        """Runs the graph on the program's inputs, with the tangents of the program's outputs in its last run."""
         wide = gm is not self.gm
         roots = self.program.roots[wide]
         places = [place for place, root in enumerate(roots) if root is not None]
@@ -148,7 +148,8 @@ class Traced(StageRun):
 
 
 def _described(text: Any) -> tuple[str, Any]:
-    """The program's input or output behind one of a traced graph, as AOTAutograd describes it."""
+    """The program's input or output that a traced graph's input or output stands for, from AOTAutograd's descriptor
+    text."""
     forms: list[tuple[str, Callable[[re.Match[str]], tuple[str, Any]]]] = [
         (_INPUT, lambda match: ("input", int(match[1]))),
         (r"(Param|Buffer)AOTInput\(target='([^']*)'\)", lambda match: (match[1].lower(), match[2])),
@@ -165,15 +166,15 @@ def _described(text: Any) -> tuple[str, Any]:
 
 
 def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
-    """The parameters and buffers of a program, as a traced graph describes them."""
+    """A program's parameters and buffers, keyed as `_described` keys them."""
     for kind, some in (("param", gm.named_parameters(remove_duplicate=False)), ("buffer", gm.named_buffers())):
         yield from (((kind, name), parameter) for name, parameter in some)
 
 
 def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
-    """Forward and backward as one graph that takes and returns what the joint graph does; `kept`: how many of the
-    forward's results are the program's, the others being saved for the backward. Tokens of effects, the first results
-    of a joint graph, end in a node of the forward.
+    """Joins forward and backward into one graph with the joint graph's inputs and results. `kept`: how many of the
+    forward's results are the program's; the others are saved for the backward. Effect tokens, a joint graph's first
+    results, end in a node of the forward.
     """
     if _sunk(backward):
         raise Unmatched
@@ -203,7 +204,7 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
 
 
 def _sunk(part: fx.GraphModule) -> list[fx.Node]:
-    """The tokens of effects that a half of a joint graph ends."""
+    """The effect tokens that end in a half of a joint graph."""
     ends = [node for node in part.graph.nodes if str(node.target) == "prims._sink_tokens.default"]
     return [token for node in ends for token in leaves(node.args[0])]
 
@@ -211,7 +212,7 @@ def _sunk(part: fx.GraphModule) -> list[fx.Node]:
 def _copied(
     graph: fx.Graph, part: fx.GraphModule, given: dict[str, fx.Node], named: Callable[[str], str]
 ) -> dict[fx.Node, fx.Node]:
-    """Copies a part's nodes into the joined graph; returns the copy of each."""
+    """Copies a part's nodes into the joined graph; returns old node -> copy."""
     known: dict[fx.Node, fx.Node] = {}
     for node in part.graph.nodes:
         if node.op == "placeholder":
@@ -225,12 +226,13 @@ def _copied(
 
 
 CLOSE = 1e-6
-"""What rounding in float64, and of constants, may leave between two values, relative to the sum of their sizes."""
+"""How much two equal values may differ through rounding in float64 and of constants, relative to the sum of their
+sizes."""
 
 
 class Parted(NamedTuple):
-    """The node of the graph before, and what became of it; the name of the node in the graph after, and the operator
-    that was decomposed."""
+    """Where two graphs part. `node`: of the earlier graph; `text`: what became of it; `at`: the node's name in the
+    later graph; `op`: the operator that was decomposed."""
 
     node: fx.Node
     text: str
@@ -239,15 +241,15 @@ class Parted(NamedTuple):
 
 
 class Seen:
-    """A hook for a run that keeps of each node's value its shapes and a few sums; with `gradients` of its gradient,
-    too."""
+    """A hook that keeps the shapes and a few sums of each node's value; with `gradients`, of its gradient, too."""
 
     def __init__(self, gradients: bool = False) -> None:
         self.values: dict[str, list[tuple[Any, ...]]] = {}
         self.gradients: dict[str, tuple[Any, ...]] = {}
-        """In the order of the nodes."""
+        """By node name, in the order of the nodes."""
         self.written: dict[str, list[tuple[str, tuple[Any, ...]]]] = {}
-        """By the name of a node: what it read that was written in place since it was made, as it was then."""
+        """Node name -> its inputs that were written in place after they were computed: name, and sums at the time of
+        the read."""
         self._wanted = gradients
         self._known: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
 
@@ -298,8 +300,8 @@ def _alike(sums: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: flo
 def parting(
     before: fx.GraphModule, after: fx.GraphModule, seen: tuple[Seen, Seen], close: float, rewritten: bool = False
 ) -> Parted | None:
-    """The node where they part; None where every value that both know is the same. `rewritten`: only nodes with another
-    call count."""
+    """The first node at which the graphs part; None where every value that both have is alike. `rewritten`: only nodes
+    whose calls differ are compared."""
     known = {node.name: node for node in before.graph.nodes}
     there = {node.name: node for node in after.graph.nodes}
     of_before, of_after = (item.values for item in seen)
@@ -316,7 +318,7 @@ def parting(
 
 
 def _rewritten(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: dict[str, fx.Node]) -> Parted:
-    """The node itself, or the one that it took its value from before and that is gone now."""
+    """The rewritten node: the node itself, or one of its former inputs that no longer exists."""
     if _call(mate) == _call(node):
         for old, new in zip(mate.all_input_nodes, node.all_input_nodes, strict=False):
             if old.name != new.name.removesuffix(AGAIN) and old.name not in there:
@@ -329,7 +331,7 @@ def _rewritten(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: d
 
 
 def _returned(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: dict[str, fx.Node]) -> Parted | None:
-    """The first result that is another node's now."""
+    """The first result that is now another node's; None where all are the same."""
     for old, new in zip(leaves(mate.args[0]), leaves(node.args[0]), strict=False):
         if isinstance(old, fx.Node) and (not isinstance(new, fx.Node) or old.name != new.name):
             here = f"{old.name} is no longer returned, {new} is"
@@ -360,7 +362,8 @@ _SHOWN = 8
 
 
 def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Seen, Seen]) -> Parted | None:
-    """The node where they part; None where every value of the program's is found, or nothing shows it."""
+    """The node at which program and traced graph part; None where every value of the program is found in the traced
+    graph, or nothing shows it."""
     mates: dict[str, list[fx.Node]] = {}
     for node in traced.graph.nodes:
         if node.op == "call_function":
@@ -391,7 +394,8 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
 
 
 def _badly_written(counterparts: Sequence[fx.Node], name: str, seen: tuple[Seen, Seen]) -> Parted | None:
-    """Where what the program wrote in place is not among what the operator reads: it was lost, or came back wrong."""
+    """The node that should read what the program wrote in place, where no input has the written value: it was lost, or
+    changed."""
     sources = {source.name: source for mate in counterparts for source in mate.all_input_nodes}
     read = [sums for source in sources for sums in seen[1].values.get(source, ())]
     known = [sums for values in seen[0].values.values() for sums in values]
@@ -408,7 +412,7 @@ def _badly_written(counterparts: Sequence[fx.Node], name: str, seen: tuple[Seen,
 
 
 def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """The nodes of one operation's backward that were made from its most frequent operator."""
+    """The nodes of one operation's backward that come from its most frequent operator."""
     operator = Counter(map(_operator, nodes)).most_common(1)[0][0]
     return [node for node in nodes if _operator(node) == operator]
 
@@ -418,7 +422,7 @@ def _decomposed(counterparts: Sequence[fx.Node], node: fx.Node) -> Parted:
     operator = _operator(last)
     every = listed((mate.name for mate in counterparts), _SHOWN)
     runs = [of for of, _ in groupby(map(_operator, counterparts))]
-    if runs.count(operator) > 1:  # called again and again by what the tracing made of the program's own call
+    if runs.count(operator) > 1:  # interleaved calls: tracing itself made these nodes of the program's call
         return Parted(last, f"{target_of(node)} became {every}", last.name, target_of(node))
     alone, counterparts = len(counterparts) == 1, [mate for mate in counterparts if _operator(mate) == operator]
     names = listed((mate.name for mate in counterparts), _SHOWN)
@@ -443,7 +447,7 @@ def _name(source: Any) -> str:
 
 
 def _any_like(sums: tuple[Any, ...], others: Iterable[tuple[Any, ...]]) -> bool:
-    """Whether another value has the same numbers, in whatever order and shape."""
+    """Whether another value has the same sums, whatever its order of elements and shape."""
     return any(len(other) > 3 and _near(sums, other) for other in others)
 
 

@@ -1,8 +1,7 @@
-"""Private names of torch: `torch_private.compile_fx_inner` is torch's, looked up when it is taken.
+"""Private names of torch: `torch_private.compile_fx_inner` is torch's own, looked up on access.
 
-`names` has the table, `replacing` what is put in torch's place for a while. Importing this imports nothing of torch;
-code that may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a
-command says so.
+`names` has the table, `replacing` temporary replacements. Importing this imports nothing of torch, so code that may be
+imported without torch can use it. A missing name raises LacksName: a rung is then skipped, and a command reports it.
 
 For example:
 
@@ -48,11 +47,11 @@ __getattr__ = NAMES.taken_by(globals())
 
 
 def swapped(name: str, value: Any) -> contextlib.AbstractContextManager[None]:
-    """What torch has by a name of the table, replaced for a while."""
+    """Replaces a name of the table in torch for the block."""
     return replaced(*home(name), value)
 
 
-@functools.cache  # the functions may be hooked later by something with another signature
+@functools.cache  # a later hook may have another signature
 def takes(name: str, parameter: str) -> bool:
-    """Whether this torch's function or class of the table takes a parameter by that name."""
+    """Whether this torch's function or class, by its name in the table, has a parameter of that name."""
     return parameter in inspect.signature(look_up(name)).parameters

@@ -25,7 +25,7 @@ _lock = threading.RLock()
 
 
 class _Finder:
-    """First on sys.meta_path; finds watched modules with the other finders and wraps their loader for one execution."""
+    """First on sys.meta_path: finds watched modules through the other finders, and wraps their loaders once."""
 
     def __init__(self) -> None:
         self.callbacks: dict[str, list[Callback]] = {}
@@ -48,7 +48,7 @@ class _Finder:
 
 
 class _Loader:
-    """Stands in for a module's loader until the module was executed, then puts the real one back."""
+    """Replaces a module's loader until the module has been executed, then restores it."""
 
     def __init__(self, real: Any, finder: _Finder) -> None:
         self._real, self._finder = real, finder
@@ -78,7 +78,7 @@ _finder = _Finder()
 
 def _fresh_lock() -> None:
     global _lock
-    _lock = threading.RLock()  # another thread of the parent may have held it
+    _lock = threading.RLock()  # after a fork: a thread of the parent may have held it
 
 
 if hasattr(os, "register_at_fork"):

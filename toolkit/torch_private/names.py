@@ -92,7 +92,7 @@ HOOKS = (
     Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.create_graph_module", "record",
         "autograd nodes and hooks of a backward that the program's compiled autograd captured"),
 )  # fmt: skip
-"""What the recorder wraps, each with what it learns there, and the stages that it cannot record without."""
+"""What the recorder wraps: what each hook records, and the stages that cannot be recorded without it."""
 
 WARM_MODULES = (
     "torch._inductor.compile_fx",
@@ -117,10 +117,11 @@ WARM_MODULES = (
     "torch._functorch.config",
     "torch._export.passes._node_metadata_hook",
 )
-"""What a compile imports lazily and a fork server before it forks, in this order; queries are slower without one."""
+"""Modules that a compile imports lazily and a fork server imports before it forks, in this order; without one, queries
+are slower."""
 
 CONFIGS = ("dynamo", "functorch", "inductor")
-"""Rooms of the configuration: `dynamo_config` and so on are their modules."""
+"""Configurations of torch: `dynamo_config` and so on are their modules."""
 
 NAMES = Names((
     *HOOKS,
@@ -278,7 +279,8 @@ NAMES = Names((
     Row("torch._inductor.fx_passes.post_grad", "remove_fsdp2_unsharded_param_graph_input_usage", _PASSES, _UNSEEN,
         "-2.11"),
     Row("torch._inductor.fx_passes.post_grad", "post_grad_lazy_init=lazy_init", _PASSES),
-    # Under fallback_random draws stay in eager's order from 2.13 on; before, we keep them there by the same function.
+    # Under fallback_random draws stay in eager's order from 2.13 on; before, we keep them there by the same functions.
+    Row("torch._inductor.fx_passes.post_grad", "reorder_for_locality", _INDUCTOR),
     Row("torch._inductor.fx_passes.post_grad", "chain_random_ops=_chain_random_ops_for_ordering", _INDUCTOR,
         "several draws of a graph are put in eager's order by us", "2.13-"),
     Row("torch._inductor.fx_passes.control_dependencies", "preserve_node_ordering", _INDUCTOR),

@@ -1,6 +1,6 @@
-"""Attributes of torch that are ours for a while: the one place where torch is changed.
+"""Replaces attributes of torch temporarily: the only place that changes torch.
 
-What somebody else has wrapped meanwhile stays: theirs calls ours, and ours passes through.
+If other code has wrapped an attribute meanwhile, its wrapper stays: it calls ours, which then passes through.
 
 For example:
 
@@ -28,13 +28,13 @@ _ABSENT = object()
 
 
 class Replaced:
-    """Attributes that are replaced until `put_back`, the last one first."""
+    """Attributes that stay replaced until `put_back`, which restores the last one first."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[Any, str, Any, Any]] = []
 
     def put(self, owner: Any, name: str, value: Any) -> None:
-        """Replaces an attribute; a class's static method is put back as one."""
+        """Replaces an attribute; a class's static method is restored as a static method."""
         before = vars(owner).get(name, _ABSENT)
         setattr(owner, name, value)
         self._kept.append((owner, name, vars(owner)[name], before))
@@ -44,7 +44,7 @@ class Replaced:
         return any(kept[0] is owner and kept[1] == name for kept in self._kept)
 
     def put_back(self) -> None:
-        """Every attribute as it was, or taken away again."""
+        """Restores every attribute, or deletes it where there was none."""
         while self._kept:
             owner, name, ours, before = self._kept.pop()
             if callable(ours) and vars(owner).get(name) is not ours:
@@ -56,13 +56,13 @@ class Replaced:
 
 
 def replaced(owner: Any, name: str, value: Any) -> contextlib.AbstractContextManager[None]:
-    """One attribute replaced, and put back or taken away."""
+    """Replaces one attribute for the block."""
     return all_replaced([(owner, name, value)])
 
 
 @contextlib.contextmanager
 def all_replaced(rows: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Attributes, (owner, name, value), replaced in this order, and put back or taken away in the other."""
+    """Replaces attributes (owner, name, value) for the block, in this order, and restores them in reverse."""
     ours = Replaced()
     try:
         for row in rows:
@@ -73,11 +73,11 @@ def all_replaced(rows: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
 
 
 class Hooks:
-    """Functions that are ours while any thread asks for it, and torch's own again when the last one has ended.
+    """Functions that are replaced while any thread asks for it, and restored when the last such thread has finished.
 
-    Each asks what this thread has put in (`here`) and calls through where it has put in nothing, so that other threads,
-    and what stock compiles in them, see no difference. `replacements` is asked each time a thread enters: what is new
-    is replaced as well.
+    Each replacement looks up the thread's own value (`here`) and calls through where there is none, so that other
+    threads, and stock compiles in them, see no difference. `replacements` is called each time a thread enters, so that
+    new functions are replaced as well.
     """
 
     def __init__(self, replacements: Callable[[], Iterable[Replacement]]) -> None:
@@ -89,12 +89,12 @@ class Hooks:
 
     @property
     def here(self) -> Any:
-        """What this thread has put in, the innermost; None outside."""
+        """The innermost value that this thread has set by `inside`; None outside."""
         return getattr(self._threads, "value", None)
 
     @contextlib.contextmanager
     def inside(self, value: Any) -> Iterator[None]:
-        """While entered, `here` is `value` in this thread."""
+        """Within the block, `here` is `value` in this thread."""
         outer = self.here
         with self.lock:
             for owner, name, make in self.replacements():

@@ -1,9 +1,9 @@
-"""Hides our own code from Dynamo: functions that torch or the program calls while a compiled function runs.
+"""Hides graphdbg's own code from Dynamo: functions that torch or the program calls while a compiled function runs.
 
-A graph break leaves Dynamo at work in everything that is called until the frame goes on: it compiles a backward's
-hooks, and would compile the recorder. Inside an `unseen` function it is off for this thread, and its frame is passed
-over; what belongs to torch or the program is called by `seen`, as if nothing stood between. Calls no Python before
-Dynamo is off.
+After a graph break Dynamo stays active in everything that is called until the frame continues: it compiles a backward's
+hooks, and would compile the recorder. Inside an `unseen` function Dynamo is off for this thread, and the function's
+frame is skipped; functions of torch or the program are called through `seen`, as if nothing were in between. Calls no
+Python before Dynamo is off.
 
 >>> @unseen
 ... def ours(*args):
@@ -27,7 +27,7 @@ _OUTSIDE = object()
 
 class _Here(threading.local):
     callback: Any = _OUTSIDE
-    """What Dynamo was doing on this thread when the recorder began; `_OUTSIDE` elsewhere."""
+    """Dynamo's callback on this thread when the recorder's code was entered; `_OUTSIDE` elsewhere."""
 
 
 _here = _Here()
@@ -35,7 +35,7 @@ _set: Function | None = None
 
 
 def unseen(function: Function, updated: Sequence[str] = functools.WRAPPER_UPDATES) -> Function:
-    """The function, with Dynamo off while it runs. `updated`: the dictionaries that go over to it."""
+    """Wraps a function so that Dynamo is off while it runs. `updated`: the dictionaries to copy to the wrapper."""
 
     @functools.wraps(function, updated=updated)
     def ours(*args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ def unseen(function: Function, updated: Sequence[str] = functools.WRAPPER_UPDATE
 
 
 def seen(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """Calls what is torch's or the program's, with Dynamo as it was outside."""
+    """Calls a function of torch or the program with Dynamo as it was outside."""
     callback = _here.callback
     if _set is None or callback is _OUTSIDE:
         return function(*args, **kwargs)
@@ -68,7 +68,7 @@ def seen(function: Function, *args: Any, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside an unseen function: what the block calls by `seen` is not seen either."""
+    """Inside an unseen function: Dynamo stays off for what the block calls by `seen`, too."""
     callback = _here.callback
     _here.callback = None if callback is not _OUTSIDE else callback
     try:
@@ -78,13 +78,13 @@ def alone() -> Iterator[None]:
 
 
 def at_work() -> bool:
-    """Inside an unseen function: whether Dynamo compiles what is called outside of it."""
+    """Inside an unseen function: whether Dynamo is active outside of it."""
     return _here.callback is not _OUTSIDE and bool(_here.callback)
 
 
 def passed_over(function: Any) -> None:
-    """Lets Dynamo run a frame of the function as it is; what it calls is compiled as usual. Nothing happens before
-    torch is imported."""
+    """Makes Dynamo skip the function's frame; functions that it calls are compiled as usual. No-op before torch is
+    imported."""
     global _set
     if _set is None:
         _set = t.loaded("set_eval_frame")

@@ -1,2 +1,2 @@
-"""Where does it break? A graph under every rung of the ladder, a run with its graphs ranked, a script under each
+"""Finds where it breaks: a graph under every rung of the ladder, a run with its graphs ranked, a script under each
 backend."""

@@ -1,5 +1,5 @@
-"""In what two ranks of a run are apart: the graph that only one has, the node that differs, the collective that one
-calls alone. Imports no torch.
+"""Describes how two ranks of a run differ: a graph that only one has, a node that differs, a collective that one calls
+alone. Imports no torch.
 
 For example, `apart(run, view, first, other).reason` gives "rank 1 compiled 0_1 of step, train.py:7, and rank 0 did not;
 0:0_0/dynamo calls all_reduce (train.py:10), and 1:0_1/dynamo does not".
@@ -11,7 +11,7 @@ import shlex
 from typing import NamedTuple
 
 from ...dumps.diff.pair import GraphGroup
-from ...dumps.diff.view import GraphView
+from ...dumps.diff.view import GraphPairView
 from ...dumps.index import ListedGraph
 from ...dumps.store import Run
 from ...dumps.why.times import function_of
@@ -21,7 +21,8 @@ from ..verdicts.verdict import Where
 
 
 class Apart(NamedTuple):
-    """A sentence, its place, the command that shows it; whether one rank calls a collective that the other does not."""
+    """How two ranks differ: a sentence, its place, the command that shows it, and whether one calls a collective that
+    the other does not."""
 
     reason: str
     where: Where
@@ -29,9 +30,9 @@ class Apart(NamedTuple):
     collective: bool
 
 
-def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Apart:
-    """What the comparison of a graph of two ranks says, of a graph that only one of them has what became of the other's
-    graphs of that function.
+def apart(run: Run, view: GraphPairView, first: GraphGroup, other: GraphGroup) -> Apart:
+    """Describes the difference of a graph between two ranks. Where only one rank has the graph, it is compared with the
+    other rank's last graph of that stage and function.
     """
     address = run_address(run)
     command = shlex.join(["graphdbg", "diff", address])
@@ -54,7 +55,7 @@ def apart(run: Run, view: GraphView, first: GraphGroup, other: GraphGroup) -> Ap
     return Apart(reason + (f"; {alone}" if alone else ""), where, command, bool(alone))
 
 
-def _departure(view: GraphView, first: GraphGroup, other: GraphGroup) -> str:
+def _departure(view: GraphPairView, first: GraphGroup, other: GraphGroup) -> str:
     if view.first is None:
         return f"ranks differ in {view.id}"
     has = [(node.call, _rank(group)) for node, group in ((view.first.a, first), (view.first.b, other)) if node]
@@ -70,8 +71,8 @@ def _rank(group: GraphGroup) -> str:
     return f"process {row.process}" if row.rank is None else f"rank {row.rank}"
 
 
-def _alike(group: GraphGroup, view: GraphView) -> ListedGraph | None:
-    """The last graph of that stage that a rank has of the same function."""
+def _alike(group: GraphGroup, view: GraphPairView) -> ListedGraph | None:
+    """A rank's last graph of the same stage and function."""
     compiled, _, stage = view.id.rpartition(":")[2].partition("/")
     rows = [row for row in group.rows if row.saved and row.local.partition("/")[2] == stage]
     return next((row for row in reversed(rows) if row.local.partition("_")[0] == compiled.partition("_")[0]), None)

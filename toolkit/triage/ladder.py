@@ -1,4 +1,4 @@
-"""One graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
+"""Runs one graph under every rung, each in a child of one fork server; eager and float64 are computed once and shared.
 
 Stops at the first rung that fails, unless asked to go on: what is wrong below is wrong above. `torchscript` is not
 below Inductor, and what `debug_nop` finds may be harmless, so neither stops it. Imports no torch here.
@@ -41,13 +41,13 @@ from ..verdicts.verdict_words import EAGER, word
 TASK = f"{__name__}:task"
 ROUNDS, WARM, BUDGET_S = 30, 3, 10.0
 FACTOR, LEAST_S = 1.2, 1e-3
-"""Compiled code is slow where it takes so many times eager's time, and so much more."""
+"""Compiled code counts as slow when it takes FACTOR times eager's time, and at least LEAST_S longer."""
 
 
 class Steady(NamedTuple):
-    """Medians. `clear`: whether the slower one's quick runs are slower than the other's slow ones (quartiles).
-    `without_s`: compiled without the work-around that was asked for; None where that does not compile. `compile_s`: of
-    the compile, with that of a backward."""
+    """Median seconds of an execution. `clear`: whether the faster quartile of the slower side is above the slower
+    quartile of the other; `without_s`: compiled without the given work-around, None where that fails; `compile_s`: of
+    the compile, with the backward's."""
 
     compiled_s: float
     eager_s: float
@@ -63,14 +63,14 @@ class Steady(NamedTuple):
 
 
 def steady(saved: SavedGraph, server: ForkServer, how: How, lines: str = "") -> Steady | None:
-    """The measurement of a graph with its backward, if it has one; None where it cannot be run so. `lines`: a
-    work-around of ours to run first."""
+    """Measures a graph with its backward, if it has one; None where the measurement fails. `lines`: code of a
+    work-around to run first."""
     answer = ask(TASK, {**how.payload(saved), "lines": lines}, how.limit_s, server=server).answer()
     return Steady(**answer.value) if answer.status == "done" else None
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does."""
+    """The child's part: measures compiled and eager executions in turn."""
     from ..live.case import Case
     from ..live.eager import clone_inputs, copy_graph
     from ..live.entries import shared_fakes
@@ -100,7 +100,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     with settings(spec.config), no_caches(), in_force(spec), inductor.around(gm, spec):
         runs: list[Any] = [lambda inputs: leaves(gm(*inputs))]
         if payload["lines"]:
-            with suppress(Exception):  # what the work-around is for
+            with suppress(Exception):  # may fail: the work-around may be for just that
                 timed(before := built())
                 runs.append(before)
         exec(payload["lines"], {})
@@ -120,21 +120,21 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 QUICK_S, THOROUGH_S = 30.0, 600.0
-"""What the search may take, by itself and when it was asked for."""
+"""Seconds for the search of a work-around: by default, and when it was asked for."""
 CLOSE = 1e-6
-"""Errors to float64 that are so near to each other are those of the same numbers."""
+"""Relative difference up to which two errors to float64 count as those of the same numbers."""
 COMPILES = 2
-"""So many compiles of the graph must fit into QUICK_S, else nothing is tried unasked."""
+"""How many compiles of the graph must fit into QUICK_S, for a search that was not asked for."""
 
 
 def blames_compiler(verdict: Verdict) -> bool:
-    """Whether a change of the compiler's could make it go away."""
+    """Whether a change of the compiler could remove the failure."""
     return verdict.verdict == ROUNDING or (verdict.failed and verdict.fault == "compiler")
 
 
 def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> str:
-    """The first node whose compiled value is not eager's, with its line; empty where returned values change what
-    differs."""
+    """The first node whose compiled value differs from eager's, with its line; "" where returning the values changes
+    the failure."""
     if limit_s < 1.0:
         return ""
     events = list(node_values(saved, "inductor", How(how.seed, how.device, limit_s, how.imports), server=server))
@@ -156,9 +156,9 @@ def eased(
     thorough: bool = False,
     report: Callable[[str], object] = lambda text: None,
 ) -> Verdict:
-    """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph
-    (`compile_s`) takes too long to try several unasked; as it is where nobody can blame the compiler, and where none
-    was found in `left_s`.
+    """Returns the verdict with a work-around, or with the command that searches for one longer, where compiling the
+    graph (`compile_s`) takes too long for a search that was not asked for. Unchanged where the compiler is not at
+    fault, or none was found in `left_s`.
     """
     if not blames_compiler(verdict) or verdict.workaround:
         return verdict
@@ -173,9 +173,9 @@ def eased(
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     try:
         lines = work_around(saved, server, how, verdict, max_time_s=limit)
-    except RanksMissingError:  # it communicates, and is tried alone
+    except RanksMissingError:  # it communicates with other ranks
         return verdict
-    except KeyboardInterrupt:  # the verdict is known, and is worth more than its work-around
+    except KeyboardInterrupt:  # the verdict counts more than its work-around
         report("interrupted")
         return unasked
     report(f"found {'no such' if lines in (None, EAGER) else 'a'} work-around in {time.monotonic() - began:.1f} s")
@@ -183,13 +183,13 @@ def eased(
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:
         return unasked
-    if lines and thorough and "torch.compiler." not in lines:  # an execution of the graph cannot show what that costs
+    if lines and thorough and "torch.compiler." not in lines:  # the graph cannot show their cost
         lines += _cost(saved, server, how, lines)
     return msgspec.structs.replace(verdict, workaround=lines)
 
 
 def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
-    """What the change costs in speed, as a comment; nothing where that cannot be measured."""
+    """A comment on the speed with and without the change; "" where it cannot be measured."""
     times = steady(saved, server, how, lines)
     if times is None:
         return ""
@@ -199,7 +199,7 @@ def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
 
 
 BEFORE = (DECOMPOSED, "inductor_nofuse")
-"""Rungs on the way to Inductor: what they make of a graph is compared with nothing that was recorded."""
+"""Rungs before Inductor: what they compile has no recorded counterpart to compare with."""
 DEFAULT_LIMIT_S = 300.0
 
 Report = Callable[[RungResult], object]
@@ -274,7 +274,7 @@ def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -
 
 
 class Ladder:
-    """The rows of one graph as they come. A rung that was judged already is not run again."""
+    """The ladder of one graph in progress. A rung already judged is not run again."""
 
     def __init__(self, saved: SavedGraph, server: ForkServer, how: How, *, max_time_s: float | None = None) -> None:
         self.saved, self.server, self.how, self.max_time_s = saved, server, how, max_time_s
@@ -286,14 +286,14 @@ class Ladder:
         self.began = time.monotonic()
 
     def climb(self, rung: str, *, all: bool) -> RungResult:
-        """The row of the next rung: run, unless a former row says that it need not be."""
+        """The row of the next rung: run it, unless an earlier row makes it unnecessary."""
         if rung not in self.rows:
             stop = self._stopped(rung, all)
             self.rows[rung] = RungResult(rung, skipped(stop)) if stop else self.run(rung)
         return self.rows[rung]
 
     def run(self, rung: str) -> RungResult:
-        """Judges the graph under a rung, whatever the others said."""
+        """Judges the graph under a rung, whatever the other rungs showed."""
         left = self._left_s()
         if left < 1.0:
             had = f"{self.max_time_s:.0f} s, " if (self.max_time_s or 0.0) >= 1.0 else ""
@@ -315,7 +315,7 @@ class Ladder:
         return row
 
     def found(self) -> Triage:
-        """The rows in order, with what they mean."""
+        """The rows in order, with the conclusion."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.blames), None)
         if first in BEFORE and self.saved.run is not None and not (self.how.anyway or without_trust(self.how.imports)):
@@ -324,7 +324,7 @@ class Ladder:
         if first == DECOMPOSED:
             self._in_its_layer(self.rows[first])
         if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
-            first = "inductor"  # what its kernels for a GPU and its code for this machine share
+            first = "inductor"  # the fault is in what GPU and CPU code have in common
         if first is not None and self.rows[first].verdict.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
         self.forget()
@@ -332,8 +332,8 @@ class Ladder:
         return concluded(result, self.saved, self.how.imports, self.eager_nan)
 
     def _of_the_run(self, rows: list[RungResult]) -> list[RungResult]:
-        """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are
-        not the run's either."""
+        """The rows. Where Inductor compiles another program here than in the run, failures of earlier rungs are not the
+        run's either."""
         if not self.fidelity and self.how.device is None:
             kept = dict(self.rows)
             self.run("inductor")
@@ -343,7 +343,8 @@ class Ladder:
         return rows
 
     def _in_its_layer(self, row: RungResult) -> None:
-        """Puts the failure of the decomposed graph in the layer of decompositions, where it is right with none."""
+        """Attributes the failure of the decomposed graph to the layer of decompositions, where it is right without
+        any."""
         left = min(self.how.limit_s, self._left_s())
         if left < 1.0 or row.verdict.fault != "compiler":
             return
@@ -354,7 +355,7 @@ class Ladder:
             row.verdict = row.verdict.in_layer("decomposition")
 
     def forget(self) -> None:
-        """Removes what its rungs shared: eager's results and float64's can be large."""
+        """Removes eager's and float64's results, which the rungs shared and which can be large."""
         self._shared.unlink(missing_ok=True)
 
     def _left_s(self) -> float:
@@ -376,7 +377,8 @@ class Ladder:
 
 
 def _as_eager(row: RungResult) -> RungResult:
-    """A row that could not be judged for eager's error, right where that error is what is wanted."""
+    """A row that eager's error left unjudged: ok where the rung raises the same error as eager, since that is
+    expected."""
     if not row.verdict.undecided or row.signature is None or row.signature.detail != RAISED_TOO:
         return row
     reason = f"raises {row.signature.error}" + ("" if row.rung == "eager" else ", as eager does")

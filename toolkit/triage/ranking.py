@@ -23,12 +23,12 @@ from ..verdicts.own_passes import left_out
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
 _OF_A_GRAPH = ("fidelity", "inputs", "signature", "status", "recorded", "address", "also")
-"""What JSON says of a graph's row behind the numbers of its rung."""
+"""Fields of a graph's row in JSON, after the numbers of its rung."""
 
 
 class GraphRow(RungResult, kw_only=True):
-    """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the
-    graphs that fail alike.
+    """One graph of a run under Inductor. `status`, `recorded`: its fate in the run, from the journal; `also`: graphs
+    that fail alike.
     """
 
     id: str
@@ -44,19 +44,19 @@ class GraphRow(RungResult, kw_only=True):
 
     @property
     def judged(self) -> bool:
-        """Whether there is a verdict of its own."""
+        """Whether the graph itself was judged, not only an equal one."""
         return (self.verdict.differs or self.passed) and self.verdict.detail != SAME
 
     def event(self, graph: str = "") -> dict[str, Any]:
-        """It was judged under Inductor, as a line of `triage --json-lines`."""
+        """The line of `triage --json-lines` about a graph judged under Inductor."""
         return {"event": "graph", **self.plain()}
 
 
 class RunTriage(msgspec.Struct):
-    """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is
-    between which graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to
-    go on; `summary`: the finding; `symptom`: what was looked into, and `noticed`: who or what named it. `times`: where
-    time went, for "slow".
+    """The triage of a run. `graphs`: in the order in which to look at them; `ladders`: of the worst ones; `boundaries`:
+    for each ladder, a sentence on which stages the fault is between; `abandoned`: how many graphs Dynamo abandoned;
+    `verdict`: on the worst graph, with next commands; `summary`: the finding; `symptom`: what was examined; `noticed`:
+    who or what named the symptom; `times`: where time went, for "slow".
     """
 
     graphs: list[GraphRow]
@@ -93,7 +93,7 @@ class RunTriage(msgspec.Struct):
         """The verdict with how many graphs have it."""
         alike = [row for row in self.graphs if row.verdict.verdict == self.verdict.verdict]
         if self.verdict.differs and self.verdict.kind not in [row.verdict.kind for row in alike]:
-            alike = []  # it is the run's, not a graph's
+            alike = []  # the verdict is about the run, not a graph
         return verdict_words.first_line(self.verdict, len(alike), len(self.graphs) if alike else 1)
 
     def event(self) -> dict[str, Any]:
@@ -111,8 +111,8 @@ class RunTriage(msgspec.Struct):
 
 
 def rank(row: GraphRow) -> tuple[Any, ...]:
-    """Failures first, crashes before wrong numbers by size; then what is right by its error over eager's, and by
-    whether it was compiled as in the run.
+    """Sort key: failures first, crashes before wrong numbers, by size; then right graphs by their error over eager's,
+    and by whether they were compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
     return verdict_words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")
@@ -139,7 +139,7 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
     elif result.failed:
         worst = result.graphs[0]
         texts = [f"{worst.address} {verdict_words.word(worst.verdict)}; there was no time for its ladder."]
-        result.verdict = msgspec.structs.replace(result.verdict, layer=None)  # which one it is was not looked at
+        result.verdict = msgspec.structs.replace(result.verdict, layer=None)  # the layer at fault was not determined
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(result, imports)]
@@ -160,7 +160,7 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             words = [result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
             go_on = [shlex.join(["graphdbg", "minify", *words])]
         flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
-        if "--trust" in result.verdict.reason:  # the definitions that the graph needs are in the dump
+        if "--trust" in result.verdict.reason:  # the dump has the definitions that the graph needs
             flags = "--trust"
         if result.verdict.exit_code and (checked := kernel_check(run.graphs())):
             go_on = [checked, *(go_on or result.verdict.next)]
@@ -207,7 +207,8 @@ def _all_right(result: RunTriage, imports: Sequence[str]) -> str:
 
 
 def _otherwise_strided(result: RunTriage) -> tuple[GraphRow, str] | None:
-    """The first graph, and what is noted of it, with a result of other strides than eager's that were so promised."""
+    """The first graph whose result has other strides than eager's, but as promised by a fake function; with the note on
+    it."""
     notes = ((row, note) for row in result.graphs if row.judged for note in row.notes)
     return next((pair for pair in notes if pair[1].endswith(verdict_words.AS_TRACED)), None)
 

@@ -1,10 +1,10 @@
-"""A whole run: every compile judged once on its widest graph, the worst ones put up the ladder, what was not judged
-counted.
+"""Triages a whole run: judges every compile on its widest graph, runs the ladder for the worst, counts what was not
+judged.
 
-A graph is its own truth: after a wrong decomposition or joint pass, forward and backward hold the fault as eager does
-and are right in themselves. So the widest saved graph of a compile is judged first, and narrower ones only where it
-fails: if they are right, the fault lies between the two. What the journal knows to have failed comes first. Imports no
-torch here.
+A graph is its own reference: after a wrong decomposition or joint pass, forward and backward contain the fault, eager
+runs of them as well, so they are right in themselves. The widest saved graph of a compile is therefore judged first,
+and narrower ones only where it fails: if they are right, the fault lies between the two. Graphs that failed according
+to the journal come first. Imports no torch here.
 
 For example:
 
@@ -48,15 +48,14 @@ LEVELS = (
     ("forward", "inference", "backward"),
     ("post_grad_forward", "post_grad_inference", "post_grad_backward"),
 )
-"""Stages from wide to narrow; those of one level together make up the compile."""
+"""Stages from wide to narrow; the stages of one level together are the whole compile."""
 
 
 _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 
 
-class Candidate(NamedTuple):
-    """One compile: its graphs level by level, widest first. `same_as`: the id of an equal graph that is judged
-    already."""
+class CompileLevels(NamedTuple):
+    """One compile: its graphs level by level, widest first. `same_as`: the id of an earlier, equal graph."""
 
     levels: list[list[SavedGraph]]
     same_as: str = ""
@@ -67,13 +66,13 @@ class Candidate(NamedTuple):
         return self.levels[0][0]
 
 
-def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
-    """One for each compile with saved graphs, those with a graph named in `first` at the front."""
+def candidates(run: Run, first: Collection[str]) -> list[CompileLevels]:
+    """A Candidate for each compile with saved graphs; those with a graph in `first` in front."""
     groups: dict[Any, list[SavedGraph]] = {}
     for graph in run.graphs():
         if graph.status != "skipped":
             groups.setdefault(compile_of(graph), []).append(graph)
-    listed: list[Candidate] = []
+    listed: list[CompileLevels] = []
     known: dict[str, str] = {}
     for group in sorted(groups.values(), key=lambda group: not any(graph.id in first for graph in group)):
         levels = [level for stages in LEVELS if (level := [graph for graph in group if graph.stage in stages])]
@@ -81,14 +80,14 @@ def candidates(run: Run, first: Collection[str]) -> list[Candidate]:
             continue
         key = _fingerprint(levels[0])
         same_as = known.get(key, "")
-        listed.append(Candidate(levels, same_as))
+        listed.append(CompileLevels(levels, same_as))
         if key and not same_as:
             known[key] = levels[0][0].id
     return listed
 
 
 def _fingerprint(graphs: list[SavedGraph]) -> str:
-    """A hash of what is compiled, names apart; empty for a graph that cannot be read."""
+    """A hash of what is compiled, independent of names; "" for a graph that cannot be read."""
     seen = hashlib.blake2b(digest_size=16)
     try:
         for graph in graphs:
@@ -103,8 +102,8 @@ def _fingerprint(graphs: list[SavedGraph]) -> str:
 
 
 def _met(graph: SavedGraph) -> list[Any]:
-    """How its inputs came in a real execution: form, `requires_grad`, who shares memory, and numbers that stand alone;
-    not those in tensors with sizes."""
+    """How its inputs looked in a real execution: layout, `requires_grad`, shared memory, and the numbers of inputs
+    without dimensions."""
     record = graph.inputs_record
     inputs = [] if record is None else record.inputs
     return [
@@ -113,23 +112,23 @@ def _met(graph: SavedGraph) -> list[Any]:
 
 
 def _alone(item: InputRecord) -> list[Any]:
-    """The number that an input is, as one or as a tensor without sizes; not that of a parameter, which differs from
-    layer to layer."""
+    """The value of an input that is a number or a 0-d tensor, unless a parameter or buffer: these differ from layer to
+    layer."""
     alone = isinstance(item.value, TensorValue) and not item.value.shape and item.role not in ("parameter", "buffer")
     return [item.scalar, item.statistics if alone else None]
 
 
 DEFAULT_TIME_S = 600.0
 SCREENING = 0.6
-"""The part of the time after which no further graph is judged when some have failed; the rest is for their ladders."""
+"""The share of the time after which no further graph is judged if some failed; the rest is for their ladders."""
 
 AGAIN_S = 60.0
-"""A graph that fails alone is replayed again where that takes less."""
+"""A failure is repeated to see whether it is flaky, where a replay takes fewer seconds than this."""
 WORST = 3
 
 Report = Callable[[str], object]
 Heard = Callable[[str, "GraphRow | RungResult"], object]
-"""Called with a graph's id and its row under Inductor, or a row of its ladder, as soon as it is there."""
+"""Called with a graph's id and its row under Inductor, or a row of its ladder, as soon as it exists."""
 
 
 def triage_run(
@@ -185,10 +184,10 @@ def worst_graph(
     report: Report = lambda text: None,
     rung: str = "inductor",
 ) -> tuple[Verdict, SavedGraph | None]:
-    """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails.
+    """The worst verdict, and the graph that `triage_run` would run the ladder for first; None where none fails.
 
-    `amount`: what is looked for in place of a failure; the graph of which there is most, None where there is none of
-    it. `rung`: what all of them are judged under.
+    `amount`: looks for the graph with the largest amount instead of a failure; None where all are 0. `rung`: under
+    which all graphs are judged.
     """
     with opened(None) as used:
         work = _Work(run, used, how, max_time_s, report, rung=rung)
@@ -206,7 +205,7 @@ def worst_graph(
 
 
 class _Work:
-    """One triage of a run with its clock."""
+    """One triage of a run in progress, with its clock."""
 
     def __init__(
         self,
@@ -228,12 +227,12 @@ class _Work:
         self.began, self.started_s = time.monotonic(), server.start_s
 
     def left_s(self, share: float = 1.0) -> float:
-        """The seconds that are left; a server's start, which can take minutes once on a machine, does not count."""
+        """The seconds left, not counting the start of a server, which may take minutes the first time on a machine."""
         began = self.began + self.server.start_s - self.started_s
         return began + share * self.max_time_s - time.monotonic()
 
     def screen(self) -> None:
-        """Judges the widest graph of each compile, the suspects' first; narrower ones where that cannot be judged."""
+        """Judges the widest graph of each compile, suspects first; narrower ones where the widest cannot be judged."""
         first = {row.id for row in suspects(self.run.rows, triggered(self.run.processes))}
         chosen = candidates(self.run, first)
         self.report(f"{counted(len(chosen), 'compile')} to judge, {self.max_time_s:.0f} s at most")
@@ -245,16 +244,16 @@ class _Work:
             self._named()
 
     def _named(self) -> None:
-        """Judges the graphs that a NaN was seen in where none of the wider ones has it: those may hold what was then
-        another."""
+        """Judges the graphs in which the run saw a NaN, where no wider graph shows one: they may have had other inputs
+        then."""
         fired, judged = triggered(self.run.processes), {row.id for row in self.rows}
         for row in self.run.rows:
             if fired.get((row.process, row.local)) == "nan" and row.saved and row.id not in judged:
                 self.rows.append(self.judge(self.run.graph(row.id)))
 
-    def _parted(self, candidate: Candidate, share: float) -> bool:
-        """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is
-        compiled. Not asked of a compile that was at work when its process was ended from outside: it may hang."""
+    def _parted(self, candidate: CompileLevels, share: float) -> bool:
+        """Whether a recorded stage differs from the one before; that is then the verdict, and nothing is compiled. Not
+        asked of a compile in progress when its process was ended from outside: it may hang."""
         ended = [end.process.name for end in deaths.endings(self.run.processes) if end.signal in _FROM_OUTSIDE]
         hung = candidate.graph.status in IN_FLIGHT and candidate.graph.process in ended
         if self.rung != "inductor" or hung:
@@ -267,24 +266,24 @@ class _Work:
         return parted is not None
 
     def before_passes(self) -> list[GraphRow]:
-        """Where stages parted: the first widest graph of such a compile that fails by itself, the wrong stage made
-        again."""
+        """After stages differed: the first widest graph of such a compile that fails when judged itself, since the
+        wrong stage is then made again."""
         for row in [row for row in self.rows if row.failed]:
             judged = self.judge(stages_of(self.run.graph(row.id))[0])
             if judged.failed:
                 return [judged]
         return []
 
-    def _same(self, candidate: Candidate) -> bool:
-        """Whether an equal graph was judged, whose verdict is this one's, too; not where stages of that compile parted,
-        as these may not."""
+    def _same(self, candidate: CompileLevels) -> bool:
+        """Whether an equal graph was judged, whose verdict is taken over; not where that compile's stages differed,
+        since this one's need not."""
         known = next((row for row in self.rows if row.id == candidate.same_as), None)
         if known is not None:
             verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
             self.rows.append(self._row(candidate.graph, RungResult(self.rung, verdict)))
         return known is not None
 
-    def _candidate(self, candidate: Candidate, share: float) -> None:
+    def _candidate(self, candidate: CompileLevels, share: float) -> None:
         for graphs in candidate.levels:
             rows = [self.judge(graph, share) for graph in graphs]
             self.rows += rows
@@ -292,7 +291,7 @@ class _Work:
                 return
 
     def judge(self, graph: SavedGraph, share: float = 1.0) -> GraphRow:
-        """One graph under Inductor, or the rung that was asked for."""
+        """Judges one graph under Inductor, or under the rung asked for."""
         left = self.left_s(share)
         if left < 1.0:
             over = cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NOT_JUDGED)
@@ -302,7 +301,7 @@ class _Work:
             row = ladder.run(self.rung)
         except GraphdbgError as error:
             if isinstance(error, LostServer) or str(error).startswith("cannot import "):
-                raise  # it is the same for every graph
+                raise  # every graph would raise this
             return self._row(graph, RungResult(self.rung, unloadable(error, graph.path)))
         self.ladders[graph.id] = ladder
         if row.verdict.detail == NO_TIME:
@@ -332,7 +331,8 @@ class _Work:
                 self._explain_one(row, all)
 
     def narrowed(self, row: GraphRow) -> tuple[GraphRow, SavedGraph, list[GraphRow]]:
-        """The narrowest graph inside a failing one that fails like it by itself, or that one; and all graphs inside.
+        """The narrowest graph inside a failing one that fails alike by itself, else the failing one; with all graphs
+        inside it.
 
         A crash is not followed into a graph with a difference of another kind.
         """
@@ -358,8 +358,8 @@ class _Work:
         self.boundaries.append(flaky or _boundary(row, narrowest, inner, result.verdict))
 
     def _again(self, row: GraphRow, graph: SavedGraph) -> str:
-        """The sentence about a failure that further replays do not show each time, noted in its verdict; "" where the
-        next one fails, too, or takes too long."""
+        """Repeats a failure; if it does not occur each time, notes that in the verdict and returns a sentence. "" where
+        the next replay fails, too, or takes too long."""
         failed = 1
         for times in (2, 3):
             if row.seconds > AGAIN_S or self.left_s() < 2 * row.seconds:
@@ -378,7 +378,7 @@ class _Work:
         return f"{row.id} is flaky: {said}."
 
     def eased(self, verdict: Verdict, *, thorough: bool) -> Verdict:
-        """The run's verdict with what makes it go away, tried on the widest graph of the compile that has it."""
+        """Adds a work-around to the run's verdict, tried on the widest graph with that verdict."""
         alike = [row for row in self.rows if row.verdict.verdict == verdict.verdict and row.verdict.detail != SAME]
         if not alike or not blames_compiler(verdict):
             return verdict
@@ -408,15 +408,16 @@ class _Work:
 
 
 def _alike(first: GraphRow, other: GraphRow) -> bool:
-    """Whether two failures are of one kind. Wrong numbers and NaN count as one; a graph that writes where it must not
-    may give either, and be killed when it runs alone."""
+    """Whether two failures are of one kind. Wrong numbers and NaN count as one; a graph that writes out of bounds may
+    show either, and be killed when it runs alone."""
     kinds = [None if row.signature is None else row.signature.kind for row in (first, other)]
     differs = ("accuracy", "nan")
     return None in kinds or kinds[0] == kinds[1] or (kinds[0] in differs and kinds[1] in (*differs, "signal"))
 
 
 def _boundary(wide: GraphRow, narrowest: GraphRow, inner: Sequence[GraphRow], verdict: Verdict) -> str:
-    """The sentence about a failing graph and those inside it; "" where none is. `verdict`: on its ladder."""
+    """A sentence about a failing graph and the graphs inside it; "" where there are none. `verdict`: that of its
+    ladder."""
     if narrowest is not wide:
         return f"{wide.id} fails, and so does {narrowest.id} by itself."
     right = [other.id for other in inner if other.verdict.verdict == "ok"]

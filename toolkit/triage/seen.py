@@ -1,4 +1,5 @@
-"""The ladder of one graph as its lines come (`triage --json-lines`): a row for each rung, which one runs, the finding.
+"""The ladder of one graph, built up from the lines of `triage --json-lines`: a row per rung, which one is running, the
+finding.
 
 Plain data for a screen: no torch, no widget, no process. What ends without a last line is reported by `lost`.
 
@@ -24,7 +25,7 @@ KILLED = "SIGKILL comes from outside (somebody, a limit, the kernel for memory):
 
 @dataclass(frozen=True)
 class RungCells:
-    """One line of the ladder, as texts; `failed`: it went wrong where eager is right."""
+    """One row of the ladder as texts. `failed`: the rung is wrong where eager is right."""
 
     rung: str
     verdict: str = ""
@@ -42,17 +43,17 @@ class RungCells:
 
 @dataclass
 class LadderSeen:
-    """What is known so far; `end` is the last line's data."""
+    """The ladder so far. `end`: the data of the last line."""
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: str = ""
     ended: str = ""
-    """How it ended where it did not say so itself."""
+    """How the process ended, if it wrote no last line."""
     asked: tuple[str, ...] = ()
     end: dict[str, Any] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any]) -> None:
-        """One line."""
+        """Takes in one line."""
         kind = event.get("event")
         if kind == "start":
             self.asked = tuple(str(name) for name in event.get("rungs", ()))
@@ -65,7 +66,8 @@ class LadderSeen:
             self.running, self.end = "", event
 
     def lost(self, how: str, stopped: bool = False) -> None:
-        """Its process ended without a last line; where the user stopped it, what was known of a rung before stands."""
+        """Records that the process ended without a last line; the running rung counts as lost, unless the user stopped
+        it."""
         if not self.end:
             if self.running and not stopped:
                 self.rows[self.running] = cannot_tell(how, LOST).flat(row=True)
@@ -73,12 +75,12 @@ class LadderSeen:
 
     @property
     def first_failing(self) -> str | None:
-        """The rung to look at: the finding's, else the first that failed so far."""
+        """The failing rung to look at: the first that failed so far, else the finding's."""
         known = next((name for name in NAMES if self.cells(name).failed), None)
         return known or str(self.end.get("first_failing") or "") or None
 
     def sentence(self) -> str:
-        """The finding, or how far it is."""
+        """The finding, or the progress so far."""
         if self.end:
             return str(self.end.get("summary", ""))
         if self.ended:
@@ -86,7 +88,7 @@ class LadderSeen:
         return f"{self.running} runs ..." if self.running else "starting ..." if self.asked or not self.rows else ""
 
     def cells(self, rung: str) -> RungCells:
-        """The line of a rung; an empty one where nothing is known of it."""
+        """The row of a rung; empty cells where nothing is known yet."""
         if rung == self.running:
             return RungCells(rung, "runs ...", tone="running")
         row = self.rows.get(rung)

@@ -1,8 +1,8 @@
-"""What a run suffers from, and which engines look into it: one table, read by `triage RUN --symptom S` and by a triage
-that finds the symptom itself, in the journals.
+"""The symptoms of a run, and the engines that examine each: one table, used by `triage RUN --symptom S` and by a triage
+that infers the symptom from the journals.
 
-A step looks at one thing, says what it looked at, and returns a verdict or None; the run's verdict is the first failure
-of a step, else the graphs' (which a step never makes better), else what a step could not tell. Imports no torch.
+A step examines one thing, says what it examined, and returns a verdict or None. The run's verdict is the first failure
+of a step, else the graphs' (which a step never improves), else a step's `cannot_tell`. Imports no torch.
 
 >>> noticed(open_run("myrun")).symptom
 'wrong'
@@ -50,18 +50,19 @@ Looked = tuple[str, Verdict | None]
 HOW = How()
 
 STEADY_S = 120.0
-"""No further graph's steady state is measured after so long."""
+"""Seconds after which no further graph's steady state is measured."""
 SLOW_S, NODE_S = 60.0, 0.5
-"""A compile is slow that takes longer, and longer than so much for each node, the machine's other work left out."""
+"""A compile is slow that takes longer than SLOW_S, and than NODE_S per node, not counting other work of the machine."""
 OFTEN = 3
-"""A function that was compiled again so often is slow because of that."""
+"""From this many recompiles of a function on they count as what makes a program slow."""
 
 MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
-"""Compiled code that needs so many times eager's memory, and that much more, is worth a measurement."""
+"""Compiled code that needs MORE_MEMORY times eager's memory plus FREE_BYTES is reported."""
 
 
 def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
+    """Finds the guard that failed most often. A single recompile that makes a size dynamic is normal, and not
+    counted."""
     causes, compiles = why.repeated(run), _compiles(run)
     if not causes:
         again = sum(compiled.kind == "recompile" for compiled in compiles)
@@ -85,15 +86,15 @@ def _compiles(run: Run) -> list[Compile]:
 
 
 def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """The same, where it makes a program slow: once or twice is what each program does."""
+    """As `recompiles`, but with a verdict only where they are frequent enough to slow a program down."""
     text, verdict = recompiles(run)
     worst = next(iter(why.repeated(run)), None)
     return text, verdict if worst is not None and (worst.limit or worst.count >= OFTEN) else None
 
 
 def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """Seconds of an execution beside eager's, of Dynamo's graphs; the graph that is slower than eager, else the one
-    whose compile is slow.
+    """Measures executions of Dynamo's graphs beside eager; the verdict is on a graph slower than eager, else on a slow
+    compile.
     """
     recorded = {row.id: row.seconds or 0.0 for row in run.rows}
     times: dict[str, Steady] = {}
@@ -126,7 +127,7 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def _runnable(run: Run, graphs: RunTriage | None) -> list[str]:
-    """Dynamo's graph of each compile that was judged, and that is known to compile and end."""
+    """Ids of the Dynamo graphs of compiles that were judged, and that do not crash, die or hang."""
     judged = [row for row in (graphs.graphs if graphs else []) if row.judged]
     compiles = {row.id.rpartition("/")[0] for row in judged}
     compiles -= {row.id.rpartition("/")[0] for row in judged if row.verdict.kind in ("hang", "signal", "crash")}
@@ -141,15 +142,15 @@ _AROUND_PASSES = (
     ("post_grad", "inference", "post_grad_inference"),
     ("post_grad", "backward", "post_grad_backward"),
 )
-"""Stage in the table of hooks -> the stages before and after the passes of those hooks."""
+"""Stage of a pass setting -> the stages before and after its passes."""
 
 
 def _own_pass(
     run: Run, name: str, text: str, verdict: Verdict, how: How, right: Callable[[SavedGraph, How], str]
 ) -> tuple[str, Verdict]:
-    """The text and the verdict, with a pass of the user's at fault where the graph is right without what brought it in;
-    then the next command shows what the pass changed most. `right`: what is measured of the graph, in words; empty
-    where it fails, too.
+    """Text and verdict, with a user's pass at fault where the graph is right without the imports that bring it in; the
+    next command then shows the pass that changed most. `right`: measures the graph, and returns words, or "" where it
+    is still wrong.
     """
     saved = run.graph(name)
     users = passes(saved, all=True) if how.imports else []
@@ -173,7 +174,7 @@ def _own_pass(
 
 
 def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Verdict | None:
-    """Of the graph whose compile takes longest, here or in the run: whether it is slow, or the machine was."""
+    """Whether the longest compile, here or in the run, is slow, or the machine was; None where neither."""
     rows = [row for row in run.rows if row.stage in _OUTERMOST and row.saved]
     here = {name: item.compile_s for name, item in times.items()}
     longest = max(rows, key=lambda row: max(row.seconds or 0.0, here.get(row.id, 0.0)), default=None)
@@ -198,7 +199,7 @@ def _slow_compile(run: Run, times: dict[str, Steady], server: ForkServer) -> Ver
 
 
 def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """Compile seconds by journal."""
+    """Sums up compile seconds from the journal."""
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
     breaks = sum(len(compiled.breaks) for compiled in _compiles(run))
@@ -212,13 +213,14 @@ _OUTERMOST = ("dynamo", "compiled_autograd")
 
 
 def _at(run: Run, name: str) -> Where:
-    """A graph as a place: its function and line, those of its compile where the graph has none of its own."""
+    """The place of a graph: its function and line, or those of its compile."""
     function, _, line = function_of(run, name).rpartition(", ")
     return Where(function, f"{run_address(run)}/{name}", line)
 
 
 def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """Whether one rank runs a graph that another, which got further or ended, does not: it waits for them."""
+    """Whether a rank runs a graph that no other rank runs: it waits for ranks that got further, ended, or recorded
+    nothing."""
     waiting = [row for row in run.rows if row.status == "running" and (row.lost or row.since)]
     others = {row.process for row in run.rows} - {row.process for row in waiting}
     if waiting and not others and (absent := _absent(run, waiting[0].id)):
@@ -236,18 +238,19 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def _absent(run: Run, name: str) -> str:
-    """The ranks that a graph communicates with and that recorded nothing, in words; empty where all are there."""
+    """The ranks that a graph communicates with but that recorded nothing, in words; "" where all are present."""
     wanted = {int(rank) for group in groups_of(run.graph(name).record).values() for rank in group["ranks"]}
     missing = sorted(wanted - {process.rank for process in run.processes})
     return f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))}" if missing else ""
 
 
 _ITS_OWN = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
-"""Signals that a process raises by what it does."""
+"""Signals caused by a process itself."""
 
 
 def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """The graph that was being compiled or run at the end, where judging it again shows nothing."""
+    """Finds the graph that was being compiled or run at the end, for a run in which judging it again shows no
+    failure."""
     rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
     if not rows:
         text = "Looked at: no graph was being compiled, or run for the first time, when the program ended."
@@ -265,8 +268,8 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
 
 
 def _outside(run: Run) -> Verdict | None:
-    """The program was ended from outside while no graph was in flight: what hung is a later execution of one, which the
-    journal does not tell, or none of them.
+    """The verdict on a program that was killed while no graph was in flight: it hung outside graphs, or in a later
+    execution of one, which the journal does not record.
     """
     killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
     if not killed:
@@ -277,7 +280,7 @@ def _outside(run: Run) -> Verdict | None:
 
 
 def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """Processes that did not end well, where no graph fails by itself."""
+    """Finds processes that ended badly, for a run in which no graph fails by itself."""
     bad = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
@@ -287,10 +290,10 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """What compile and first run needed beside eager's own run."""
+    """Finds the graph whose compile and first run need most memory beyond eager's."""
     rows = [row for row in (graphs.graphs if graphs else []) if row.needed_bytes]
     known, began = {row.id.rpartition("/")[0] for row in rows}, time.monotonic()
-    for name in _runnable(run, graphs):  # where stages parted, none was compiled
+    for name in _runnable(run, graphs):  # compiles whose stages differed were not compiled
         if name.rpartition("/")[0] not in known and time.monotonic() - began < STEADY_S:
             rows += _needed(run.graph(name), how)
     if not rows:
@@ -328,7 +331,7 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def _needed(saved: SavedGraph, how: How) -> list[GraphRow]:
-    """The graph with what it needs; none where it cannot be run."""
+    """Measures a graph's memory: a list with its row, empty where it cannot be run."""
     try:
         outcome = replay(saved, **how._replace(measured=True, anyway=True)._asdict(), outputs=False)
     except GraphdbgError:
@@ -343,12 +346,12 @@ def _too_much(row: GraphRow) -> bool:
 
 
 def _enough(saved: SavedGraph, how: How) -> str:
-    """What the graph needs, in words, where that is not too much."""
+    """A phrase with what the graph needs, where that is not too much; else ""."""
     return next((f"needs {size_text(row.needed_bytes)}" for row in _needed(saved, how) if not _too_much(row)), "")
 
 
 def _planned(run: Run, name: str) -> tuple[str, Peak]:
-    """Of the graphs of that graph's compile, the one whose generated code holds most at once, and what it holds."""
+    """Of the graphs of a compile, the one whose generated code holds most buffers at once, and how much."""
     compiled = name.rpartition("/")[0]
     peaks: list[tuple[str, Peak]] = []
     for row in run.rows:
@@ -359,13 +362,13 @@ def _planned(run: Run, name: str) -> tuple[str, Peak]:
 
 
 def _smaller(worst: GraphRow) -> str:
-    """The command that makes the graph smaller that needs so much."""
+    """The command that minifies the graph with the highest memory need."""
     half = (worst.needed_bytes + worst.eager_bytes) // 2
     return shlex.join(["graphdbg", "minify", worst.address, "--memory-over", f"{half >> 20}M"])
 
 
 def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """The first graph in which a rank differs from the first one."""
+    """Finds the first graph that differs between the first rank and another one."""
     part = GraphGroup(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:
         return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
@@ -386,7 +389,7 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def _uncompiled(run: Run) -> Verdict:
-    """Of a run without graphs: what kept its functions out, as far as the journal says."""
+    """The verdict on a run without graphs: what kept its functions from being compiled, from the journal."""
     known = [cause for process in why.of_run(run).processes for cause in causes_of(process)]
     if not known:
         return cannot_tell("nothing was compiled in this run").then(record_again(run))
@@ -396,18 +399,17 @@ def _uncompiled(run: Run) -> Verdict:
 
 
 def _of_run(run: Run, *words: str) -> str:
-    """A command about the run."""
+    """A graphdbg command applied to the run."""
     return shlex.join(["graphdbg", words[0], run_address(run), *words[1:]])
 
 
 Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
-"""What was looked at, in a sentence, and what came of it (None: nothing). Given the graphs' triage where they were
-judged before, and how to ask of a graph."""
+"""Examines a run, given the triage of its graphs (None before they are judged) and the settings; returns a sentence on
+what was examined, and a verdict or None."""
 
 
 class Sequence(NamedTuple):
-    """What is done for a symptom: steps before the graphs are judged, whether they are, and steps that look at how that
-    went."""
+    """The steps for a symptom: those before the graphs are judged, whether graphs are judged, and those after."""
 
     before: tuple[Step, ...] = ()
     graphs: bool = True
@@ -434,18 +436,18 @@ class Noticed(NamedTuple):
 
 
 _HANGS_S = 60.0
-"""No compile is called hung before."""
+"""Seconds below which no compile is said to hang."""
 _CLEAR = ("SIGTERM", "SIGINT", "SIGHUP")
-"""Signals by which people and schedulers end what did not fail."""
+"""Signals by which users and schedulers end programs that did not fail."""
 
 
 def _at_limit(uncaught: str | None) -> bool:
-    """Whether that error of a process is what torch raises at the recompile limit, with `fullgraph=True`."""
+    """Whether a process's uncaught error is the one that torch raises at the recompile limit with `fullgraph=True`."""
     return (uncaught or "").startswith("FailOnRecompileLimitHit")
 
 
 def noticed(run: Run) -> Noticed:
-    """What the journals say that the run suffers from, the most telling first; "wrong" where they say nothing."""
+    """The symptom that the journals show, the most telling one; "wrong" where they show none."""
     seen = why.first_found(run.processes)
     if "nan" in triggered(run.processes).values():
         return Noticed("nan", f"found in the journal: {seen[0].message}")
@@ -473,7 +475,8 @@ def noticed(run: Run) -> Noticed:
 
 
 def hang_limit_s(max_time_s: float) -> float:
-    """What one rung may take where the run hung and the time was set: a quarter, so that there is time for a ladder.
+    """The limit in seconds for one rung where the run hung and the time is set: a quarter, so that time for a ladder is
+    left.
 
     >>> hang_limit_s(600), hang_limit_s(60), hang_limit_s(3600)
     (150.0, 60.0, 300.0)
@@ -482,12 +485,12 @@ def hang_limit_s(max_time_s: float) -> float:
 
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
-    """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the
-    graphs out, and that ranks differ is then no failure but a note, unless the run did not end well. `how`: what
-    `triage_run` takes. Raises what that does.
+    """Runs a symptom's sequence within the time. `asked`: the user named the symptom; otherwise graphs are always
+    judged, and a difference of ranks is a note, no failure, unless the run ended badly. `how`: arguments of
+    `triage_run`. Raises what that raises.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
-    no_failure: list[str] = []  # the commands that show what was noticed, and is none
+    no_failure: list[str] = []  # next commands for what was noticed but is no failure
     asking = How(**{name: how[name] for name in How._fields if how.get(name) is not None})
 
     def take(steps: tuple[Step, ...], graphs: RunTriage | None) -> None:
@@ -529,7 +532,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     if judged.verdict == "cannot_tell" and judged.detail != NOT_JUDGED:
         go_on = [*(command for verdict in verdicts for command in verdict.next), *judged.next] or [whole_program(run)]
         judged = judged.then(*dict.fromkeys(go_on))
-    elif judged.verdict == "cannot_tell" and not result.interrupted:  # there was no time
+    elif judged.verdict == "cannot_tell" and not result.interrupted:  # the time was too short
         words = [*option_words(asking.imports), *(("--symptom", symptom) if asked else ())]
         judged = judged.then(_of_run(run, "triage", *words, "--max-time", f"{4 * max_time_s:.0f}"))
     elif not judged.exit_code:
@@ -543,14 +546,14 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
 
 
 def _summed_up(result: RunTriage, judged: Verdict, looked: list[str], *, asked: bool) -> str:
-    """The finding on the graphs with what was looked at, which comes first where a symptom was asked for and something
-    else fails.
+    """The summary: the finding on the graphs and what was examined; the latter first, where a symptom was asked for but
+    graphs fail.
     """
     said, summary = " ".join(looked), result.summary
     said = said[:1] + said[1:].replace("Looked at: ", "Looked at as well: ")
     if result.verdict.failed and asked and said:
         return f"{said} Besides: {summary}"
-    if judged.failed and not result.verdict.failed:  # of the run, not of what its graphs compute
+    if judged.failed and not result.verdict.failed:  # the failure is the run's, the graphs are right
         summary = summary.replace("No graph fails.", "No graph's results are wrong.")
         summary = summary.replace(", 0 fail", ", 0 are wrong")
         summary = summary.replace("No graph that was judged fails.", "No graph that was judged has wrong results.")
@@ -558,7 +561,8 @@ def _summed_up(result: RunTriage, judged: Verdict, looked: list[str], *, asked: 
 
 
 def _about_nan(run: Run, result: RunTriage) -> Verdict:
-    """The verdict on the graphs, with how to go on; right ones only say what they were judged on."""
+    """The verdict on the graphs with next commands; where they are right, only that no output was NaN, and on which
+    inputs."""
     verdict = result.verdict
     again = record_again(run, "--when nan")
     if verdict.verdict == "cannot_tell" and not verdict.next:

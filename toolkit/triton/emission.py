@@ -31,7 +31,8 @@ from .targets import FORMS, Target
 
 
 def loaded(name: str, source: str, folder: Path) -> Any:
-    """The kernel as Inductor's heuristics make it: `.fn` is Triton's function, `.configs` its candidates.
+    """Loads a kernel as Inductor's heuristics make it: `.fn` is Triton's function, `.configs` its candidate
+    configurations.
 
     The source goes to a file in `folder`, because Triton reads it from there. Raises whatever the source raises.
     """
@@ -42,7 +43,7 @@ def loaded(name: str, source: str, folder: Path) -> Any:
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # inspect looks there
+    sys.modules[module_name] = module  # for the inspect module
     spec.loader.exec_module(module)
     kernels = [each for each in vars(module).values() if hasattr(each, "configs") and hasattr(each, "triton_meta")]
     kernel = getattr(module, name, kernels[0] if kernels else None)  # a user's kernel keeps its own name
@@ -60,8 +61,8 @@ def emitted_kernels(
     """Compiles every candidate of every kernel and writes its forms into `folder`: `NAME.ptx`, of the second one
     `NAME.1.ptx`.
 
-    `recorded`: kernel -> its recorded source, for the column that says whether this is that kernel; empty where none
-    was. Needs `pretending(target)`.
+    `recorded`: kernel -> its recorded source, to fill the column `recorded`; empty where there is none. Needs
+    `pretending(target)`.
     """
     rows: list[CompiledRow] = []
     with tempfile.TemporaryDirectory(prefix="graphdbg-kernels-") as sources:
@@ -86,7 +87,8 @@ def triton_sources(wrapper: str) -> dict[str, str]:
 
 
 def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[CompiledRow, dict[str, str | bytes]]:
-    """One candidate, compiled for the pretended target, and its forms; one that Triton refuses has an `error`."""
+    """Compiles one candidate for the pretended target; returns its row and its forms. Where Triton refuses it, the row
+    has an `error`."""
     row = CompiledRow(name, _config_text(config, config), dynamic_shared=0)
     try:
         kernel = pretended.compile_config(autotuner, config)
@@ -112,15 +114,14 @@ def _config_text(config: Any, launch: Any) -> str:
 
 
 def architecture(capability: int) -> str:
-    """The assembler's name of a chip: sm_90a from 9.0 on, where Triton uses what only that one chip has."""
+    """The assembler's name of a chip: sm_90a from 9.0 on, since Triton uses features of that very chip."""
     from triton.backends.nvidia import compiler
 
     return compiler.sm_arch_from_capability(capability)
 
 
 def assembled(ptx: str, capability: int) -> str:
-    """What ptxas, the one that Triton brings, reports of PTX text. Raises EnvironmentLackError where it cannot be
-    run."""
+    """The report of ptxas (the one that Triton ships) on PTX text. Raises EnvironmentLackError where it cannot run."""
     from triton.backends.nvidia import compiler
 
     with tempfile.TemporaryDirectory(prefix="graphdbg-ptxas-") as folder:
@@ -145,8 +146,8 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def resources_of(report: str, shared: int = 0) -> dict[str, int]:
-    """The resources in a report of `ptxas -v`, by the fields of a CompiledRow; {} where it names no registers.
-    `shared`: bytes that a launch asks for on top."""
+    """The resources in a report of `ptxas -v`, named as fields of CompiledRow; {} where it lists no registers.
+    `shared`: bytes of dynamic shared memory to add."""
     registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
     if registers is None:
         return {}

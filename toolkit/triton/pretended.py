@@ -1,8 +1,8 @@
 # pyright: basic
-"""Where Inductor asks for a device while it writes Triton kernels, answered without one, and what it is made to do
-there.
+"""Replaces the functions by which Inductor asks for a device while it generates Triton kernels, and steers its choices
+meanwhile.
 
-None of it can be configured. Importing this module imports torch; Inductor is imported by the functions.
+Neither can be configured in torch. Importing this module imports torch; Inductor is imported by the functions.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from .targets import WARP, Target
 
 
 def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
-    """(object, attribute, replacement) of each function that is asked about the device. None of them can be
-    configured."""
+    """(object, attribute, replacement) of each function that is asked about the device and cannot be configured."""
     version = (capability // 10, capability % 10)
     rows: list[tuple[Any, str, Any]] = [
         (torch.cuda, "get_device_properties", lambda device=None: answers),
@@ -35,7 +34,7 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
         (torch.cuda, "current_device", lambda: 0),
         (torch.cuda, "is_bf16_supported", lambda including_emulation=True: capability >= 80 or including_emulation),
         (torch.cuda, "is_tf32_supported", lambda: capability >= 80),
-        (torch.cuda, "get_rng_state", lambda device="cuda": torch.get_rng_state()),  # of checkpointed regions
+        (torch.cuda, "get_rng_state", lambda device="cuda": torch.get_rng_state()),  # for checkpointed regions
         (torch.cuda, "set_rng_state", lambda state, device="cuda": torch.set_rng_state(state)),
         (t.triton_helpers, "set_driver_to_gpu", lambda: None),
         (t.triton_helpers, "set_driver_to_cpu", lambda: None),
@@ -46,7 +45,7 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
 
 
 def _layout_of_cudnn(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
-    """The layout of a convolution's result where cuDNN computes it: channels last as soon as either operand is
+    """The layout of a convolution's result as cuDNN computes it: channels-last if either operand is
     (`cudnn_conv_suggest_memory_format` of ATen/native/ConvUtils.h)."""
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
     if last is None or torch.float64 in (input.dtype, weight.dtype):
@@ -79,14 +78,14 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
 
 
 def _answering(fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """Static methods that answer always the same, whatever they are asked."""
+    """Static methods that always return the same value, whatever their arguments."""
     return {name: staticmethod(lambda *_, answer=answer, **__: answer) for name, answer in fixed.items()}
 
 
 @contextlib.contextmanager
 def config_for_emission() -> Iterator[None]:
-    """The settings under which Inductor compiles in this process, launches nothing by itself and autotunes nothing.
-    Settings that a torch lacks are left out."""
+    """Applies the settings under which Inductor compiles in this process, launches nothing by itself and autotunes
+    nothing. Settings that a torch lacks are skipped."""
     config, functorch_config = t.inductor_config, t.functorch_config
     wanted = {
         "compile_threads": 1,
@@ -95,7 +94,7 @@ def config_for_emission() -> Iterator[None]:
         "autotune_local_cache": False,
         "autotune_remote_cache": False,
         "triton.cudagraphs": False,
-        "shape_padding": bool(getattr(config, "force_shape_pad", False)),  # else decided by timing
+        "shape_padding": bool(getattr(config, "force_shape_pad", False)),  # else timing decides
         "benchmark_fusion": False,
         "benchmark_combo_kernel": False,
         "benchmark_epilogue_fusion": False,
@@ -103,14 +102,14 @@ def config_for_emission() -> Iterator[None]:
         "triton.multi_kernel": 0,
     }
     known = {name: value for name, value in wanted.items() if _has(config, name)}
-    name = "graphsafe_rng_functionalization"  # a generator of the GPU would be an input of the graph's
+    name = "graphsafe_rng_functionalization"  # else a GPU generator becomes an input of the graph
     with config.patch(known), functorch_config.patch({name: False} if _has(functorch_config, name) else {}):
         yield
 
 
 def chosen_without_timing() -> contextlib.AbstractContextManager[None]:
-    """Has Inductor take the first Triton template among the ways to compute a product, or the first way: it would time
-    them.
+    """Makes Inductor take the first Triton template for a product (or the first choice of any kind), since it would
+    time them.
 
     Its hook for filters (`add_preprocessing_fn`) belongs to the process, and is cleared with its caches.
     """
@@ -157,7 +156,7 @@ _ASKED_ONCE = (
 
 @contextlib.contextmanager
 def answers_forgotten() -> Iterator[None]:
-    """Clears what torch remembers of the device, before and after."""
+    """Clears torch's cached answers about the device, before and after the block."""
 
     def forget() -> None:
         for name in _ASKED_ONCE:
@@ -171,7 +170,7 @@ def answers_forgotten() -> Iterator[None]:
 
 
 def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractContextManager[None]:
-    """Has `async_compile.triton(name, source)` of a generated wrapper return `make(name, source)`."""
+    """Makes `async_compile.triton(name, source)` in a generated wrapper return `make(name, source)`."""
     return replaced(
         t.AsyncCompile, "triton", lambda self, kernel_name, source_code, *_, **__: make(kernel_name, source_code)
     )
@@ -180,7 +179,7 @@ def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractConte
 def allocations(
     allocate: Callable[..., torch.Tensor], check: Callable[..., None]
 ) -> contextlib.AbstractContextManager[None]:
-    """The functions that generated wrappers take from torch's guards when they are loaded."""
+    """Replaces the allocation and check functions that generated wrappers import from torch's guards."""
     wanted = {
         "_empty_strided_cuda": allocate,
         "_empty_strided_cpu": allocate,
@@ -205,7 +204,7 @@ def wrappers_loaded(report: Callable[[Any, Any], None]) -> contextlib.AbstractCo
 
 
 def nodes_of_buffers(lowering: Any) -> dict[str, str]:
-    """The wrapper's name of a buffer -> the node whose value it holds, where Inductor says so; inputs by their own
+    """Buffer name in the wrapper -> the node whose value it holds, where Inductor records it; inputs under their own
     names."""
     names = {name: name for name in lowering.graph_inputs}
     for name, buffer in lowering.name_to_buffer.items():
@@ -216,9 +215,8 @@ def nodes_of_buffers(lowering: Any) -> dict[str, str]:
 
 
 def compile_config(autotuner: Any, config: Any) -> Any:
-    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with, and every form of
-    it:
-    without Inductor's own launcher, which keeps the machine code alone."""
+    """Compiles one configuration with Inductor's own options; returns Triton's compiled kernel with every form, which
+    Inductor's static launcher would reduce to machine code."""
     own = t.optional("StaticTritonCompileResult")
     never = staticmethod(lambda *_: None)
     with replaced(own, "can_statically_launch", never) if own is not None else contextlib.nullcontext():
@@ -227,8 +225,8 @@ def compile_config(autotuner: Any, config: Any) -> Any:
 
 @contextlib.contextmanager
 def guards_of_gpu() -> Iterator[None]:
-    """Makes a torch that was built without CUDA ignore guards of CUDA devices, as one that was built with it does where
-    there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
+    """Makes a torch built without CUDA ignore CUDA device guards, as a CUDA build does where there is no GPU: `~x`,
+    `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
 
     torch's own way to do so (`torch._C._ensureCUDADeviceGuardSet`) leaves such a build out.
     """
@@ -251,7 +249,7 @@ def _guard_table() -> Any:
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
         return (ctypes.c_void_p * (_META + 1)).in_dll(library, _TABLE)
-    except (OSError, ValueError):  # another build: then torch says itself what it lacks
+    except (OSError, ValueError):  # another build: torch itself then reports what it lacks
         return None
 
 
@@ -259,8 +257,8 @@ Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.T
 
 
 def put_on_gpu_behind_autograd(put: Put) -> contextlib.AbstractContextManager[None]:
-    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)`
-    before each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
+    """Calls `put(gm, None)` to move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm,
+    fakes)` before each inner compile; tensors that it returns become additional inputs after the fakes.
 
     Autograd's engine refuses tensors of a GPU where torch has none, and Inductor's path has no public place between.
     """
@@ -300,8 +298,8 @@ def _with_more(compiled: Callable[[list[Any]], Any], added: list[torch.Tensor]) 
 
 @contextlib.contextmanager
 def memory_on_cpu() -> Iterator[None]:
-    """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants
-    on the device of the graph, with every mode switched off. Fake tensors are not touched."""
+    """Where there is no GPU, allocations on one get CPU memory: Inductor's passes compute constants on the graph's
+    device, with every mode switched off. Fake tensors are not affected."""
     if torch.cuda.is_available():
         yield
         return
@@ -309,7 +307,7 @@ def memory_on_cpu() -> Iterator[None]:
     library.impl("empty.memory_format", _empty, "CUDA")
     library.impl("empty_strided", _empty_strided, "CUDA")
     try:
-        with t.swapped("cuda_lazy_init", lambda: None):  # torch.full(device="cuda") starts the device first
+        with t.swapped("cuda_lazy_init", lambda: None):  # torch.full(device="cuda") initialises the device first
             yield
     finally:
         library._destroy()
@@ -324,19 +322,19 @@ def _empty_strided(size: Any, stride: Any, dtype: Any = None, **_: Any) -> Any:
 
 
 def graph_in_hand() -> Any:
-    """The graph that Inductor is writing code for in this thread, or loading the code of; None outside."""
+    """The graph for which Inductor is generating or loading code on this thread; None otherwise."""
     graph = t.V.graph
     return graph if hasattr(graph, "name_to_buffer") else None
 
 
 def mutated_buffers(graph: Any) -> set[str]:
-    """Buffers that something writes to after they were made: what they hold at the end is the value of their node."""
+    """Buffers that are written to again after their creation: only their final contents are the value of their node."""
     return {name for buffer in graph.name_to_buffer.values() for name in buffer.get_mutation_names()}
 
 
 @contextlib.contextmanager
 def pretending(target: Target) -> Iterator[None]:
-    """While it is open, a GPU of that kind seems to be device 0."""
+    """Within the block, a GPU of that kind appears to be device 0."""
     require_triton()
     from triton.runtime import driver
 
@@ -354,7 +352,7 @@ def pretending(target: Target) -> Iterator[None]:
 
 
 def properties(target: Target) -> Any:
-    """What `torch.cuda.get_device_properties` says of such a GPU, as far as Inductor and Triton ask."""
+    """What `torch.cuda.get_device_properties` returns for such a GPU, with the fields that Inductor and Triton use."""
     chip = target.chip
     return SimpleNamespace(
         name=f"NVIDIA {chip.name}",
@@ -378,7 +376,7 @@ def properties(target: Target) -> Any:
 
 
 class Driver:
-    """A driver of Triton's for a pretended GPU: it answers what is asked before anything is launched."""
+    """A Triton driver for a pretended GPU: it answers queries that come before any launch."""
 
     def __init__(self, target: Target) -> None:
         from triton.backends.compiler import GPUTarget

@@ -28,7 +28,7 @@ DEVICE = torch.device("cuda", 0)
 
 
 class Retargeted(NamedTuple):
-    """`added`: the graph's own tensors, which it now takes as its last inputs."""
+    """A graph moved to a pretended GPU. `added`: the graph's own tensors, now its last inputs."""
 
     gm: fx.GraphModule
     fakes: list[Any]
@@ -36,8 +36,9 @@ class Retargeted(NamedTuple):
 
 
 def retargeted(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, whole: bool = False) -> Retargeted:
-    """Changes `gm` and the fake values in place. `whole`: everything goes there, whatever lies there already."""
-    # those on the CPU are there on purpose where some are on a GPU already
+    """Moves `gm` and the fake values to the GPU, in place. `whole`: everything; otherwise CPU values stay if others are
+    on a GPU already."""
+    # in a mixed graph CPU values are on the CPU on purpose
     mixed = not whole and any(fake.device.type == "cuda" for value in fakes for fake in _fakes(value))
     added, more = _lifted(gm, mode)
     seen: set[int] = set()
@@ -62,8 +63,8 @@ def _there(gm: fx.GraphModule, mixed: bool, seen: set[int]) -> None:
 
 
 def put(gm: fx.GraphModule, fakes: list[Any] | None) -> tuple[list[Any], list[torch.Tensor]]:
-    """Moves a graph of the CPU that Inductor is about to compile to the GPU; returns its fake values, and tensors that
-    it takes behind them. Without fake values the graph's own tensors are left where they are."""
+    """Moves a CPU graph that Inductor is about to compile to the GPU; returns its fake values, and the tensors that
+    become its last inputs. Without fake values the graph's own tensors stay where they are."""
     if fakes is None:
         _there(gm, False, set())
         return [], []
@@ -72,18 +73,18 @@ def put(gm: fx.GraphModule, fakes: list[Any] | None) -> tuple[list[Any], list[to
 
 
 _moved: list[tuple[Any, torch.device]] = []
-"""Fake tensors that were moved, and where they were."""
+"""Fake tensors that were moved, each with its original device."""
 
 
 @contextlib.contextmanager
 def put_back() -> Iterator[None]:
-    """Puts fake values back to where they were, at the end: copies of a graph share them."""
+    """Moves fake values back after the block: copies of a graph share them."""
     before = len(_moved)
     try:
         yield
     finally:
         for fake, device in reversed(_moved[before:]):
-            fake.fake_device = device  # in place: its symbols and shared memory are kept
+            fake.fake_device = device  # in place, to keep symbols and shared memory
         del _moved[before:]
 
 
@@ -108,7 +109,7 @@ def _device(value: Any) -> Any:
 
 
 def _lifted(gm: fx.GraphModule, mode: Any) -> tuple[list[torch.Tensor], list[Any]]:
-    """Tensors that the graph holds become inputs behind the others: real ones would stay on this machine's CPU."""
+    """Turns tensors of the graph into inputs after the others: real ones would stay on this machine's CPU."""
     added: list[torch.Tensor] = []
     fakes: list[Any] = []
     by_name: dict[str, fx.Node] = {}

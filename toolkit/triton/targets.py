@@ -18,7 +18,7 @@ from ...dumps.errors import UnknownWordError
 
 
 class Chip(msgspec.Struct, frozen=True):
-    """One chip of a compute capability: the one that Inductor's choices are made for where no such GPU is here.
+    """The chip that Inductor's choices are made for when a compute capability is named and no such GPU is present.
 
     `processors`: streaming multiprocessors; threads and registers (32 bit) of each; shared memory in bytes a block may
     opt in to and each multiprocessor has; L2 cache and memory in bytes. Source: NVIDIA's tuning guides and data sheets.

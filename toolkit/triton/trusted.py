@@ -1,5 +1,4 @@
-"""Importing this module is `--trust`: from then on this process runs the user's own Triton kernels that it finds in a
-dump.
+"""Importing this module is `--trust`: from then on this process runs the user's own Triton kernels found in a dump.
 
 `--trust` travels as the name of this module among those that the user asks to import, so it reaches every process that
 a module reaches: children of the fork server, workers on other machines, a search that is resumed. Only the user names

@@ -1,9 +1,9 @@
 # pyright: basic
-"""Launches of the user's own Triton kernels on CPU tensors: interpreted, since nothing else can run them there.
+"""Interprets launches of the user's own Triton kernels on CPU tensors, which nothing else can run.
 
-`kernel[grid](...)` and torch's wrapper operators (triton_kernel_wrapper_mutation, _functional) come to one place,
-Triton's `run`; with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a
-machine that has no GPU.
+`kernel[grid](...)` and torch's wrapper operators (triton_kernel_wrapper_mutation, _functional) both end in Triton's
+`run`, which stays unchanged for GPU tensors. `without_gpu` also lets torch.compile trace such calls on a machine
+without a GPU.
 
 For example:
 
@@ -28,13 +28,14 @@ _forever = contextlib.ExitStack()
 
 @functools.cache
 def ready() -> None:
-    """Interprets such launches until this process ends: for children that replay a trusted graph."""
+    """Interprets launches on CPU tensors until this process ends: for children that replay a trusted graph."""
     _forever.enter_context(interpreting())
 
 
 @contextlib.contextmanager
 def without_gpu() -> Iterator[None]:
-    """For programs: kernels are traced by torch.compile and interpreted when they run, with all tensors on the CPU."""
+    """For programs, within the block: torch.compile traces kernels and their launches are interpreted, with all tensors
+    on the CPU."""
     from .pretended import pretending
     from .targets import DEFAULT, target_of
 
@@ -43,8 +44,8 @@ def without_gpu() -> Iterator[None]:
 
 
 def interpreting() -> contextlib.AbstractContextManager[None]:
-    """Launches on CPU tensors are interpreted while it is open. What torch asks Triton about a kernel (which arguments
-    it writes) is answered for a pretended GPU where there is none."""
+    """Within the block, launches on CPU tensors are interpreted. Where there is no GPU, torch's questions to Triton
+    about a kernel (which arguments it writes) are answered for a pretended one."""
     from triton.runtime import Autotuner, JITFunction, driver
 
     from .pretended import Driver
@@ -60,7 +61,7 @@ def interpreting() -> contextlib.AbstractContextManager[None]:
     def run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("warmup") or not _on_cpu(args, kwargs):
             return usual_tuned(self, *args, **kwargs)
-        config = self.configs[0]  # there is nothing to time
+        config = self.configs[0]  # no timing
         if getattr(config, "pre_hook", None) is not None:
             config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()})
         return self.fn.run(*args, **kwargs, **config.all_kwargs())
@@ -72,13 +73,14 @@ def interpreting() -> contextlib.AbstractContextManager[None]:
 
 
 def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether some argument is a tensor, and all that are lie on the CPU."""
+    """Whether the arguments contain tensors, all of them on the CPU."""
     tensors = [argument for argument in (*args, *kwargs.values()) if isinstance(argument, torch.Tensor)]
     return bool(tensors) and all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
-    """One launch, as Triton's own `run` binds its arguments. Options of the launch (num_warps) change no result."""
+    """Interprets one launch, binding arguments as Triton's own `run` does. Launch options (num_warps) do not change
+    results."""
     from triton.language import constexpr
     from triton.runtime import JITFunction
 
@@ -97,7 +99,7 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     size: Any = grid(arguments) if callable(grid) else grid
     x, y, z = (*(int(extent) for extent in size), 1, 1)[:3]
 
-    def called(self: Any, *values: Any, **named: Any) -> Any:  # helpers, wherever the kernel finds them
+    def called(self: Any, *values: Any, **named: Any) -> Any:  # for helpers, wherever the kernel finds them
         return language.of(self)(*values, **named)
 
     helpers = replaced(JITFunction, "__call__", called)

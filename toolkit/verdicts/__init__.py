@@ -1,4 +1,4 @@
-"""What is said of a graph that ran: outcome, failure signature, verdict, their words and the next command.
+"""How a judged graph is described: outcome, failure signature, verdict, their words and the next command.
 
 Imports no torch.
 """

@@ -1,10 +1,10 @@
-"""The identity of a failure, in 8 characters: the same on two machines and under two versions of torch, and another for
-another failure.
+"""Computes the identity of a failure, in 8 characters: the same on two machines and under two versions of torch, and
+another for another failure.
 
-Made from what neither a machine nor a version changes: the kind, where in the stack, the exception's class and the
-words of its text, and, where the text does not say which bug it is, what the graph calls. So a graph that is not
-minimised has an id of its own for wrong numbers: what else it calls is in it. Reads no graph for a failure whose text
-is enough. Imports no torch.
+Made from what does not depend on machine or version: the kind, where in the stack, the exception's class, the words of
+its message, and, where the message does not identify the bug, what the graph calls. So a graph that is not minimised
+has an id of its own for wrong numbers, since its other calls are part of the id. Does not read the graph where the
+message is enough. Imports no torch.
 
 >>> identity(Signature("accuracy", "compare"), [("call_function", "aten.amin.default")], reduced=True).id
 '33bf1837'
@@ -31,18 +31,17 @@ from ...dumps.walk import nodes
 from .signature import Signature
 
 Call = tuple[str, str]
-"""Op and target of a node."""
+"""(op, target) of a node."""
 
 CASE_FILE = "case.json"
-"""What a minification leaves beside its graph; `original` in it says that the graph is smaller than what was
-recorded."""
+"""A file that a minification writes beside its graph; a key `original` in it says that the graph was reduced."""
 
 _PLAIN = ("torch", "operator", "math", "builtins")
 _ATEN = ("aten", "prims", "_refs")
 _SOURCES = words("""
     full full_like scalar_tensor zeros ones empty zeros_like ones_like empty_like tensor lift_fresh
     lift_fresh_copy""")
-"""What only makes values: one search leaves such a call where another makes it an input."""
+"""Operations that only create values: one search keeps such a call where another replaces it by an input."""
 _ONE = {
     **dict.fromkeys(
         ("to_copy", "convert_element_type", "type", "float", "half", "double", "bfloat16", "int", "long"), "to"
@@ -54,7 +53,7 @@ _ONE = {
     "floor_divide": "div",
     "matmul": "mm",
 }
-"""Names of one operation at the stages of a compile."""
+"""Names of one operation at different stages of a compile -> the common name."""
 _SUFFIX = re.compile(r"_with_indices$|_copy$|_backward_data$|_+$")
 
 _UNTOLD = re.compile(r"<[^<>\s]*>|[\[(]\.+[\])]|\.\.+|\S+\.(?:py|cpp|cc|h|so|cu)\b\S*")
@@ -63,20 +62,20 @@ _WORD = re.compile(r"[^\W\d][\w]*")
 _NUMBER = re.compile(r"\d+(?![dD](?:_|\b))")
 _QUOTES = str.maketrans("‘’“”`", "''\"\"'")
 _LEAST, _MOST = 2, 16
-"""Words of a text that say which bug it is, and how many of them count."""
+"""The fewest words with which a message identifies the bug, and the most that are used."""
 SPEAKING = ("crash", "missing_error")
-"""Kinds with an error's text."""
+"""Kinds of failure that have an error message."""
 OWN_PASS = ("custom_pass", "custom_pre_pass", "custom_post_pass")
-"""How the settings end that hold a pass of the user's."""
+"""Suffixes of the names of settings that hold a user's pass."""
 CPP = "C++"
-"""The detail of an error of the C++ compiler, whose text says little."""
+"""The detail of a C++ compiler error, whose message does not identify the bug."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the id is made from. `words`: of the error's text, empty where that says too little; `calls`: what the graph
-    calls, empty where the text says enough. `sharp`: nothing in it comes from the rest of a graph that is not
-    minimised.
+    """The parts of an id. `words`: of the error message, "" where that does not identify the bug; `calls`: the
+    operations of the graph, empty where the message is enough. `sharp`: whether the id is independent of the unrelated
+    rest of a graph that is not minimised.
     """
 
     kind: str
@@ -101,8 +100,9 @@ def identity(
     reduced: bool,
     own: Callable[[], tuple[str, ...]] = tuple,
 ) -> Identity:
-    """The identity of a failure. `calls`: of the graph it is seen in, or what gives them, which is asked only where
-    they count; `reduced`: that graph is minimised; `own`: the user's passes that it needs, asked for where calls count.
+    """Computes the identity of a failure. `calls`: of the graph in which it occurs, or a function that gives them,
+    called only where they count; `reduced`: whether that graph is minimised; `own`: gives the user's passes that a
+    minimised graph needs.
     """
     words = text_words(signature.message) if signature.kind in SPEAKING else ""
     detail = base("call_function", signature.detail) if "." in signature.detail else signature.group()
@@ -115,18 +115,18 @@ def identity(
 
 
 def of_record(signature: Signature, record: GraphRecord, *, reduced: bool) -> Identity:
-    """The identity of a failure in a graph that is read already."""
+    """The identity of a failure in a graph whose record is already read."""
     return identity(signature, lambda: _calls(record), reduced=reduced, own=lambda: _own_passes(record))
 
 
 def of_graph(signature: Signature, saved: SavedGraph) -> Identity:
-    """The identity of a failure in a saved graph. Raises GraphdbgError where the graph has to be read and cannot be."""
+    """The identity of a failure in a saved graph. Raises GraphdbgError where the graph is needed but cannot be read."""
     small = reduced(saved)
     return identity(signature, lambda: _calls(saved.record), reduced=small, own=lambda: _own_passes(saved.record))
 
 
 def known_id(signature: Signature | None, saved: SavedGraph) -> str:
-    """The id for reports on a graph; empty where nothing fails or the failure has none."""
+    """The id for reports on a graph; "" where nothing fails or the failure has no id."""
     if signature is None or signature.undecided:
         return ""
     try:
@@ -136,7 +136,7 @@ def known_id(signature: Signature | None, saved: SavedGraph) -> str:
 
 
 def reduced(saved: SavedGraph) -> bool:
-    """Whether a graph is what a minification left."""
+    """Whether a graph is the result of a minification."""
     if saved.run is not None:
         return False
     try:
@@ -147,8 +147,8 @@ def reduced(saved: SavedGraph) -> bool:
 
 
 def text_words(message: str) -> str:
-    """The words of a normalised error text that every machine and version has in it; empty where they do not say which
-    bug it is.
+    """The words of a normalised error message that are the same on every machine and version; "" where they do not
+    identify the bug.
 
     Without what stands for a number or name, files, quoted names on their own, numbers in a word, and all but the first
     lines.
@@ -162,15 +162,15 @@ def text_words(message: str) -> str:
 
 
 def called_by(calls: Iterable[Call]) -> tuple[str, ...]:
-    """The operations of a graph, each once and in alphabetical order; those that only make or unpack values count where
-    there are no others."""
+    """The operations of a graph, sorted, without repeats; those that only create or unpack values only where there are
+    no others."""
     ops = {base(op, target) for op, target in calls if op.startswith("call_")} - {"getitem"}
     return tuple(sorted((ops - _SOURCES) or ops))
 
 
 def base(op: str, target: str) -> str:
-    """One name for an operation at every stage: `aten.sum.dim_IntList`, `torch.sum` and the method `sum` are "sum".
-    A library of somebody else's keeps its name."""
+    """One name for an operation at every stage: `aten.sum.dim_IntList`, `torch.sum` and the method `sum` are "sum". An
+    operation of another library keeps its full name."""
     parts = target.split(".")
     if op == "call_method" or parts[0] in _PLAIN or len(parts) == 1:
         space, name = "", parts[-1]

@@ -1,5 +1,5 @@
-"""What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
-imported.
+"""The result of a triage, as records that cross processes: one row per rung, and the first rung that fails. Imports no
+torch.
 
 >>> RungResult("inductor", seconds=0.4).rung
 'inductor'
@@ -26,7 +26,7 @@ from .verdict import OK, WHOLE, Verdict
 from .verdict_words import first_line
 
 PLAIN = frozenset(name for name, facts in LADDER.items() if facts.is_plain)
-"""Rungs that compile nothing: right ones say nothing of a compiler."""
+"""Rungs that compile nothing: their success proves nothing about a compiler."""
 
 
 class RungResult(msgspec.Struct, omit_defaults=True):
@@ -66,8 +66,8 @@ class RungResult(msgspec.Struct, omit_defaults=True):
 
     @property
     def blames(self) -> bool:
-        """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side
-        rung's."""
+        """Whether the failure counts for the ladder: not a crash of the metadata checker itself, nor a failure of a
+        side rung."""
         return (
             self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict.kind != "metadata")
         )
@@ -79,7 +79,7 @@ class RungResult(msgspec.Struct, omit_defaults=True):
 
     @property
     def ratio(self) -> float:
-        """The rung's error over eager's; 0 where there are none."""
+        """The rung's error divided by eager's; 0 where there are no errors."""
         return self.error / self.eager_error if self.error and self.eager_error else 0.0
 
     TOLD: ClassVar[tuple[str, ...]] = (
@@ -94,7 +94,7 @@ class RungResult(msgspec.Struct, omit_defaults=True):
         "signature",
         "notes",
     )
-    """What JSON says of it, beside its record."""
+    """Fields that the JSON has besides those of the verdict."""
 
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
@@ -102,8 +102,8 @@ class RungResult(msgspec.Struct, omit_defaults=True):
         return msgspec.to_builtins(plain) | self.verdict.flat(row=True) | {"reason": self.reason} | which([self])
 
     def event(self, graph: str = "") -> dict[str, Any]:
-        """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it
-        is."""
+        """The line of `triage --json-lines` about a rung that was judged or skipped; in a run with the graph of its
+        ladder."""
         return {"event": "rung", **self.plain(), **({"graph": graph} if graph else {})}
 
 
@@ -161,7 +161,7 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
 
 
 def which(rows: Sequence[RungResult]) -> dict[str, str]:
-    """`signature_id`, for JSON: which failure the first of these is, where it is one."""
+    """`signature_id` for JSON: that of the first row, where it failed and has one."""
     return {"signature_id": rows[0].signature_id} if rows and rows[0].failed and rows[0].signature_id else {}
 
 
@@ -171,7 +171,7 @@ def number(value: float | None) -> str:
 
 
 def row_of(outcome: Outcome, rung: str) -> RungResult:
-    """The row that an outcome makes."""
+    """The row for an outcome."""
     row = RungResult(rung)
     for name in RungResult.__struct_fields__[1:]:
         if hasattr(outcome, name):
@@ -222,7 +222,7 @@ def inputs_given(saved: SavedGraph) -> str:
 
 
 def _is_filled(value: Value | None) -> bool:
-    """Whether there are numbers in it that a record may lack."""
+    """Whether a value has elements, which a record may lack."""
     if isinstance(value, SequenceValue):
         return any(map(_is_filled, value.items))
     return isinstance(value, TensorValue) and 0 not in value.shape

@@ -1,4 +1,4 @@
-"""The ladder in one sentence: one finding, what it means, one command to go on with.
+"""Sums the ladder up in a sentence: one finding, what it means, one command to go on with.
 
 For example:
 
@@ -32,12 +32,12 @@ _COMPILED = ("forward", "backward", "inference")
 
 
 def address(saved: SavedGraph) -> str:
-    """A graph as a person would type it here."""
+    """A graph's address, as to type it here."""
     return shown_path(saved.path) if saved.run is None else f"{run_address(saved.run)}/{saved.id}"
 
 
 def run_address(run: Run) -> str:
-    """A run as a person would type it here."""
+    """A run's address, as to type it here."""
     return shown_path(run.path)
 
 
@@ -47,7 +47,7 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
     verdict, command = _verdict(triage), _summed_up(triage, saved, imports, eager_nan)
     bisect, minify = "graphdbg bisect ", "graphdbg minify "
     smaller = command.replace(bisect, minify) if triage.first_failing and command.startswith(bisect) else ""
-    short = " --check hang" if verdict.kind == "hang" else ""  # which waits no longer than for that
+    short = " --check hang" if verdict.kind == "hang" else ""  # minify then waits no longer than a hang takes to show
     whole = whole_program(saved.run) if saved.run is not None and triage.rows[0].verdict.undecided else ""
     checked = kernel_check(compiled_from(saved)) if verdict.failed or triage.rows[0].verdict.undecided else ""
     steps = [f"{step}{short}" if step.startswith(minify) else step for step in (command, smaller, checked, whole)]
@@ -56,7 +56,7 @@ def concluded(triage: Triage, saved: SavedGraph, imports: Sequence[str] = (), ea
 
 
 def compiled_from(saved: SavedGraph) -> list[SavedGraph]:
-    """The graph itself where Inductor was given it, else those of its compile."""
+    """The graph itself where Inductor compiles its stage; else the graphs of its compile."""
     if saved.stage in _COMPILED or saved.run is None:
         return [saved]
     key = saved.process, saved.id.partition("/")[0]
@@ -64,9 +64,8 @@ def compiled_from(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def kernel_check(graphs: Iterable[SavedGraph], named: str = "") -> str:
-    """The command that checks each access of the Triton kernels of the program's own that the first of these graphs
-    calls which Inductor was given and that calls any, and whether they race; "" where none does. `named`: what the
-    graph is called."""
+    """The command that checks the user's own Triton kernels (each access, and races), for the first of these graphs
+    that Inductor compiled and that calls any; "" where none does. `named`: the graph's address in the command."""
     for graph in graphs:
         if graph.stage in _COMPILED and any(isinstance(kernel, UserKernel) for kernel in of(graph)):
             return f"graphdbg kernel {shlex.quote(named or address(graph))} --check --trust"
@@ -114,8 +113,8 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
 
 
 def _verdict(triage: Triage) -> Verdict:
-    """The first failing rung's verdict, eager's where that allows none, or the worst of the compiled rungs; with the
-    graph."""
+    """The verdict on the graph: the first failing rung's; eager's where it allows none; else the worst of the compiled
+    rungs."""
     if triage.first_failing is not None:
         verdict = triage.row(triage.first_failing).verdict
     elif triage.rows[0].rung == "eager" and triage.rows[0].verdict.undecided:
@@ -134,8 +133,8 @@ def record_again(run: Run, options: str = "--inputs last") -> str:
 
 
 def whole_program(run: Run) -> str:
-    """The command that runs the whole program under each backend; for ranks that did not end well, which would hang
-    again, the one that compares them; empty for a run without a command.
+    """The command that runs the whole program under each backend; for several ranks of which some ended badly, and
+    would hang again, the command that compares them; "" where the run has no command.
     """
     if len({process.rank for process in run.processes}) > 1 and ended_badly(run.processes):
         return shlex.join(["graphdbg", "diff", run_address(run)])

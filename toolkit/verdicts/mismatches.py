@@ -1,8 +1,8 @@
-"""What the checker found: mismatches by node, folded under their origins. Records that cross processes; no torch.
+"""The checker's findings: mismatches by node, grouped under their origins. Records that cross processes; no torch.
 
 A finding is an origin when something about that node itself is wrong: the op's fake function, its schema, or the
-metadata recorded on it. What follows from an origin (the op did right by what it was given) is inherited, and names its
-origins.
+metadata recorded on it. A finding that follows from an origin (the op is right for its inputs) is inherited, and names
+its origins.
 
 For example: `[finding.node for finding in findings if finding.origin]` gives `['foo']`.
 """
@@ -19,21 +19,20 @@ from ...dumps.wording import counted
 TORCHS = frozenset(
     {"aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order"}
 )
-"""Namespaces of ops of torch's own."""
+"""Namespaces of torch's own ops."""
 
 Property = Literal["size", "dtype", "stride", "offset", "device", "layout", "alias", "mutation", "value", "kind", "run"]
 
 Cause = Literal["fake", "symbolic", "stale", "schema", "input", "unknown", "loose", "inherited"]
-"""fake: the op's fake function says something else than the op does, on the same arguments. symbolic: only under
-symbols. stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op
-does what its schema does not say. input: the graph was given something else than it was traced with. unknown: the fake
-function could not be run. loose: what is recorded there is no promise, so nothing was broken. Like unknown, it is no
-finding, nor is what follows from it."""
+"""fake: the op's fake function contradicts the op, on the same arguments. symbolic: so only with symbolic sizes. stale:
+op and fake function agree, but the recorded metadata differs. schema: the op does what its schema does not declare.
+input: the graph's input differs from the traced one. unknown: the fake function could not be run. loose: the recorded
+metadata is no promise, so nothing is broken. unknown and loose are no findings, nor is what follows from them."""
 
 
 class Mismatch(msgspec.Struct, omit_defaults=True):
-    """One property of one value: as traced (with symbols, where it has any), as expected with numbers, and as it
-    was."""
+    """One property of one value: as traced (with symbols, where it has any), as expected in numbers, and as
+    observed."""
 
     property: Property
     expected: str
@@ -72,7 +71,7 @@ class NodeMismatch(msgspec.Struct, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What makes two findings one: graph, subgraph, node, value."""
+        """Findings with this key are one: graph, subgraph, node, value."""
         return self.where, self.graph, self.node, self.output
 
     @property
@@ -82,7 +81,7 @@ class NodeMismatch(msgspec.Struct, omit_defaults=True):
 
     @property
     def from_outside(self) -> bool:
-        """Whether it is an input of the graph that was wrong when it came."""
+        """Whether it is a wrong input of the graph."""
         return self.op == "placeholder" and all(mismatch.cause == "input" for mismatch in self.mismatches)
 
     @property
@@ -93,7 +92,7 @@ class NodeMismatch(msgspec.Struct, omit_defaults=True):
 
     @property
     def of_metadata(self) -> bool:
-        """Whether it is more than a node that could not be run."""
+        """Whether it is about metadata, rather than a node that could not be run."""
         return any(mismatch.property != "run" for mismatch in self.mismatches)
 
     @property
@@ -103,7 +102,7 @@ class NodeMismatch(msgspec.Struct, omit_defaults=True):
 
 
 def merged(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
-    """One finding per value, in order of first appearance; properties that other runs add are added."""
+    """Merges findings of the same value, in order of first appearance; properties seen in other runs are added."""
     by_key: dict[tuple[str, str, str, int], NodeMismatch] = {}
     for finding in findings:
         known = by_key.get(finding.key)
@@ -119,12 +118,12 @@ def merged(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
 
 
 def origins(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
-    """The findings in which something about their own node is wrong."""
+    """The findings about their own node, not inherited ones."""
     return [finding for finding in findings if finding.origin]
 
 
 def folded(findings: Sequence[NodeMismatch]) -> list[tuple[NodeMismatch, list[NodeMismatch]]]:
-    """Each origin with the findings that follow from it; what follows from several stands under each."""
+    """Each origin with the findings that follow from it; a finding with several origins is listed under each."""
     rest = [finding for finding in findings if not finding.origin]
     return [
         (origin, [follower for follower in rest if follower.where == origin.where and origin.name in follower.under])
@@ -133,9 +132,10 @@ def folded(findings: Sequence[NodeMismatch]) -> list[tuple[NodeMismatch, list[No
 
 
 def joined(known: Sequence[NodeMismatch], more: Sequence[NodeMismatch]) -> list[NodeMismatch]:
-    """The findings of a further graph added to those of graphs that ran before it.
+    """Adds the findings of a graph to those of graphs that ran before it.
 
-    What a backward was given wrong comes from its forward: a saved value by its name, a tangent by the property.
+    A wrong input of a backward is inherited from its forward: a saved value with the same name, a tangent with the same
+    property.
     """
     before = [finding for finding in known if not finding.from_outside]
     for finding in more:
@@ -151,7 +151,7 @@ def joined(known: Sequence[NodeMismatch], more: Sequence[NodeMismatch]) -> list[
 
 
 def _gave(earlier: NodeMismatch, finding: NodeMismatch) -> bool:
-    """Whether a later graph can have got its wrong input from there."""
+    """Whether a later graph may have its wrong input from an earlier finding."""
     if not finding.node.startswith("tangents_"):
         return earlier.node == finding.node
     return bool({wrong.property for wrong in finding.mismatches} & {wrong.property for wrong in earlier.mismatches})
@@ -166,7 +166,7 @@ class MetadataMismatch(AssertionError):
 
     @property
     def detail(self) -> str:
-        """The property that the first origin has wrong: by which two failures of this kind are the same."""
+        """The wrong property of the first origin: two failures of this kind with the same property are the same."""
         roots = origins(self.findings)
         return roots[0].own[0].property if roots else ""
 

@@ -1,7 +1,7 @@
-"""The user's own passes in a graph's compile: their names and places, and what a verdict is worth that was judged
-without them. No torch.
+"""The user's own passes in a graph's compile: their names and places, and the verdict on a graph judged without them.
+No torch.
 
->>> Pass("post_grad_custom_post_pass", "clip", "/home/ann/team_passes.py", 3).text
+>>> OwnPass("post_grad_custom_post_pass", "clip", "/home/ann/team_passes.py", 3).text
 'clip in team_passes.py:3 (post_grad_custom_post_pass)'
 """
 
@@ -26,19 +26,20 @@ HOOKS = {
     "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
     "backward": ("custom_partitioner_fn",),
 }
-"""Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
+"""Stage (or its prefix) -> the settings whose passes ran just before it was recorded."""
 WITHOUT = "without"
-"""The detail of a `cannot_tell`: a graph is right without passes of the user's that had still to run on it."""
+"""The detail of a `cannot_tell`: the graph is right, but was judged without passes of the user's that still had to run
+on it."""
 _ORDER = ("dynamo", "pre_grad", "joint inference", "joint_passed", "forward backward", "post_grad")
-"""Stages as they follow each other."""
+"""Stages in the order of a compile."""
 
 
 MOST = 20
-"""So many graphs are looked at for what a run needs of the user's own."""
+"""How many graphs are searched for user code that the run needs."""
 
 
-class Pass(NamedTuple):
-    """A pass of the user's: the setting that it hangs on, its name, and where it was written."""
+class OwnPass(NamedTuple):
+    """A pass of the user's: the setting that holds it, its name, and where it was written."""
 
     hook: str
     name: str
@@ -57,47 +58,47 @@ class Pass(NamedTuple):
         return Path(self.file).name + (f":{self.line}" if self.line else "") if self.file else ""
 
 
-def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
-    """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its
-    compile."""
+def passes(after: SavedGraph, *, all: bool = False) -> list[OwnPass]:
+    """The user's passes that ran just before this graph was recorded, in the order of their settings; `all`: all those
+    of its compile."""
     stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
     hooks = [hook for some in HOOKS.values() for hook in some] if all else HOOKS.get(stage, ())
     settings = after.record.config.get("inductor", {})
     return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
 
 
-def registered(saved: SavedGraph) -> list[Pass]:
-    """The user's own decompositions and lowerings of torch's operators, as the journal describes them, and the backend
-    where the graph is none that Inductor was given by it."""
+def registered(saved: SavedGraph) -> list[OwnPass]:
+    """The user's own decompositions and lowerings of torch's operators, from the journal; also the user's backend,
+    where the graph was not compiled by Inductor."""
     kinds = (DECOMPOSITION, LOWERING) if _of_inductor(saved) else (DECOMPOSITION, LOWERING, BACKEND)
     named = [(str(note.get("unsaved") or ""), note) for note in _notes(saved)]
     return [_noted(unsaved, note) for unsaved, note in named if unsaved.startswith(kinds)]
 
 
 def _of_inductor(saved: SavedGraph) -> bool:
-    """Whether Inductor compiled the graph in the run: its own stages were recorded of the same compile."""
+    """Whether Inductor compiled the graph in the run: its compile has post-grad graphs."""
     return saved.stage != "dynamo" and any(saved.path.parent.glob("post_grad*"))
 
 
 def not_applied(hook: str) -> str:
-    """The note of a replay without what the run had registered."""
+    """The note of a replay that lacks something that the run had registered."""
     return f"{hook} of the run is not applied"
 
 
-def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> Pass | None:
-    """The first of a kind (DECOMPOSITION, LOWERING) for one of these operators ("aten.gelu_backward.default")."""
+def registered_for(saved: SavedGraph, kind: str, operators: Collection[str]) -> OwnPass | None:
+    """The user's first decomposition or lowering (`kind`) for one of these operators ("aten.gelu_backward.default")."""
     wanted = {f"{kind}{operator}" for operator in operators}
     return next((known for known in registered(saved) if known.hook in wanted), None)
 
 
-def of_the_run(verdict: Verdict, own: Pass) -> Verdict:
-    """The verdict on a failure of which something that the run registered is to blame."""
+def of_the_run(verdict: Verdict, own: OwnPass) -> Verdict:
+    """The verdict, with something that the run itself registered at fault."""
     where = Where(own.name, verdict.where.graph if verdict.where else "", own.place, own.hook)
     return msgspec.structs.replace(verdict, fault="custom_pass", layer=None, where=where)
 
 
-def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
-    """The pass on a setting, as the journal and the recorded definitions describe it."""
+def _named(after: SavedGraph, hook: str, value: Any) -> OwnPass:
+    """The pass that a setting holds, from the journal or the recorded definitions."""
     said = str(value)
     notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
     notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes
@@ -105,15 +106,15 @@ def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
         return _noted(hook, notes[-1])
     known = next((candidate for candidate in after.record.definitions if f"inductor.{hook}" in candidate.values), None)
     if known is None:
-        return Pass(hook, "a pass")
-    return Pass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
+        return OwnPass(hook, "a pass")
+    return OwnPass(hook, known.values[f"inductor.{hook}"].removesuffix("()"), known.file, module=known.module)
 
 
-def _noted(hook: str, note: Mapping[str, Any]) -> Pass:
-    """What a note of the recorder says of a pass."""
+def _noted(hook: str, note: Mapping[str, Any]) -> OwnPass:
+    """The pass that a note of the recorder describes."""
     module = str(note.get("module") or "")
     name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
-    return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
+    return OwnPass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
 
 
 def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
@@ -124,8 +125,8 @@ def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
-    """The verdict that a graph was compiled without passes of the user's that had still to run on it in the run, as the
-    notes of a replay say, or without lowerings or a backend of the user's; None where all were applied."""
+    """The verdict on a graph that was replayed without user passes that still had to run on it (the replay's notes say
+    so), or without the user's lowerings or backend; None where all were applied."""
     text = "\n".join(notes)
     lost = [dropped for dropped in still_to_run(saved) if f"inductor.{dropped.hook} is not applied" in text]
     if not lost:
@@ -146,35 +147,34 @@ def _not_judged(saved: SavedGraph, without: str, flags: str) -> Verdict:
     return cannot_tell(f"right, but {without}", WITHOUT).then(again)
 
 
-def still_to_run(saved: SavedGraph) -> list[Pass]:
-    """The user's passes that had still to run on a graph when it was recorded."""
+def still_to_run(saved: SavedGraph) -> list[OwnPass]:
+    """The user's passes that run only after the stage of this graph."""
     stage_of = {hook: stage for stage, hooks in HOOKS.items() for hook in hooks}
     return [own for own in passes(saved, all=True) if _place(stage_of[own.hook]) > _place(saved.stage)]
 
 
-def dropped_words(saved: SavedGraph, lost: Sequence[Pass]) -> tuple[str, str]:
-    """That something was done without these passes and what brings them back, in words; and the words of a command
-    line that do."""
+def dropped_words(saved: SavedGraph, lost: Sequence[OwnPass]) -> tuple[str, str]:
+    """A phrase that these passes were left out and what brings them back; and the command-line flags that do."""
     how = flags_for(saved, lost)
     text = " and ".join(dropped.text for dropped in lost)
     only = f"which runs only with {how}" if how else "whose source is not recorded"
     return f"without the run's own pass {text}, {only}", how
 
 
-def flags_for(saved: SavedGraph, lost: Sequence[Pass]) -> str:
-    """The words of a command that bring them back: of passes `--trust` where their source is recorded; empty where only
-    the program itself has them."""
+def flags_for(saved: SavedGraph, lost: Sequence[OwnPass]) -> str:
+    """The command-line flags that bring these passes back: `--trust` where their source is recorded, else `--import`;
+    "" where only the program itself has them."""
     mine = [dropped.module for dropped in lost if dropped.module not in ("", "__main__")]
     recorded = {name for definition in saved.record.definitions if not definition.missing for name in definition.values}
     hooks = {f"inductor.{hook}" for some in HOOKS.values() for hook in some}
-    given = all(f"inductor.{dropped.hook}" in hooks for dropped in lost)  # to a setting, as only passes are
+    given = all(f"inductor.{dropped.hook}" in hooks for dropped in lost)  # only passes are held by a setting
     trusting = given and all(f"inductor.{dropped.hook}" in recorded for dropped in lost)
     return "--trust" if trusting else " ".join(f"--import {module}" for module in dict.fromkeys(mine))
 
 
 def left_out(run: Run) -> tuple[str, str]:
-    """What of the user's own takes no part in replays of a run by themselves, in words, and the flags that change that;
-    both empty where nothing is known to be left out. Looks at Dynamo's first graphs alone.
+    """The user code that replays of this run leave out by default, in words, and the flags that change that; both ""
+    where none is known. Searches only the first Dynamo graphs.
     """
     for row in [row for row in run.rows if row.stage == "dynamo" and row.saved][:MOST]:
         saved = run.graph(row.id)
@@ -195,6 +195,6 @@ def left_out(run: Run) -> tuple[str, str]:
 
 
 def _place(stage: str) -> int:
-    """Where a stage stands among them; what is not known stands first."""
+    """The position of a stage in a compile; 0 for an unknown stage."""
     plain = "post_grad" if stage.startswith("post_grad") else stage
     return next((at for at, names in enumerate(_ORDER) if plain in names.split()), 0)

@@ -1,4 +1,4 @@
-"""What "fails the same way" means: the kind of a failure, where it happens, and its error without what a reduction
+"""Defines "fails the same way": the kind of a failure, where it happens, and its error without what a reduction
 changes.
 
 No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is
@@ -17,8 +17,8 @@ from typing import Any, Literal
 import msgspec
 
 from ...dumps.allowlist import words
-from ...dumps.wording import like, without_excerpt, words_of
-from ..isolation.protocol import Answer, frames_of
+from ...dumps.wording import like, without_advice, without_excerpt, words_of
+from ..isolation.protocol import TaskResult, frames_of
 
 _IR = re.compile(
     r"\b(?:TensorBox|StorageBox|InputBuffer|ComputedBuffer|ConstantBuffer|Pointwise|Reduction|Scatter|View|ReinterpretView|PermuteView|"
@@ -40,22 +40,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _CPP_ERROR = re.compile(r"\berror: (.*)")
 _ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
-"""How the accumulators of a generated kernel are numbered; fewer of them are left in a smaller kernel."""
+"""The number of an accumulator in a generated kernel: a smaller kernel has fewer of them."""
 _MAX_LINES, _MAX_CHARS, _FRAMES = 4, 400, 4
-
-
-_CUDA_ADVICE = re.compile(
-    r"^(?:Search for `cuda|CUDA kernel errors might be|For debugging consider passing CUDA_LAUNCH_BLOCKING"
-    r"|Compile with `TORCH_USE|Device-side assert(?:ion|ions)? (?:tracking|were|was)).*(?:\n|\Z)",
-    re.MULTILINE,
-)
-"""What torch adds to each CUDA error: it says nothing of this one."""
-
-
-def without_advice(text: str) -> str:
-    """An error text without the advice that torch adds to every CUDA error, and the source that Triton begins with."""
-    text = without_excerpt(text)
-    return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
 def message(text: str) -> str:
@@ -132,13 +118,14 @@ def faulthandler_frames(output: str) -> list[str]:
 
 
 SURE, STILL = 100.0, 3.0
-"""What was that far beyond rounding must stay this far."""
+"""A result that was more than SURE times beyond rounding must stay more than STILL times beyond it."""
 
 FEW, MANY, LEAST = 0.02, 0.5, 64
-"""A few wrong elements do not become most of at least so many: nothing that is cut off a graph spreads an error."""
+"""A share of at most FEW wrong elements does not grow to MANY, among at least LEAST elements: reducing a graph does not
+spread an error."""
 
 SHARP = 0.01
-"""How far two factors may be apart to be one."""
+"""The relative difference up to which two factors are equal."""
 
 
 class Form(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,7 +144,7 @@ class Form(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def alike(wanted: Form | None, got: Form | None) -> bool:
-    """Whether a smaller case's wrong result can be the original's. True where one of them is not known."""
+    """Whether a smaller case's wrong result can have the original's cause. True where one of the forms is unknown."""
     if wanted is None or got is None:
         return True
     if wanted.over >= SURE and 0.0 < got.over < STILL:
@@ -170,7 +157,7 @@ def alike(wanted: Form | None, got: Form | None) -> bool:
 
 
 def _one_factor(factor: float, other: float) -> bool:
-    """Whether two factors are equal, or one is a reciprocal, a square or a root of the other."""
+    """Whether two factors are equal, or one is the reciprocal, square or square root of the other."""
     known = (factor, 1.0 / factor, factor * factor, abs(factor) ** 0.5) if factor else (factor,)
     return any(abs(value - other) <= SHARP * abs(value) for value in known)
 
@@ -194,12 +181,12 @@ Kind = Literal[
 ]
 
 RAISED_TOO = "raised, too"
-"""The detail of an "error" where the rung raises what eager raises."""
+"""The detail of an "error" for which the rung raises the same as eager."""
 
 _SIZE_FACTOR = 1e-3
 
 _HEAP = re.compile(r"double free|corrupted (?:size|double)|^(?:malloc|calloc|realloc|munmap_chunk|free)(?:_\w+)?\(\)")
-"""What glibc says of a corrupt heap: which check finds it, and where the program is then, is chance."""
+"""glibc's messages about a corrupt heap: which check notices it, and when, is chance."""
 
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -226,8 +213,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def undecided(self) -> bool:
-        """Whether it only says that no verdict is possible: eager differs between two runs, eager or graphdbg itself
-        failed."""
+        """Whether it is no failure, but means that no verdict is possible."""
         return self.kind in ("nondeterministic", "error")
 
     def same_as(self, other: Signature) -> bool:
@@ -251,8 +237,8 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         return like(words_of(self.message), other.message) and like(words_of(other.message), self.message)
 
     def group(self) -> str:
-        """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats
-        from them."""
+        """The detail; the same for those that a few nodes turn into each other: Inf and NaN, wrong integers and wrong
+        floats."""
         if self.kind == "nan":
             return "extra" if self.detail in ("nan", "inf") else "missing"
         return "" if self.kind == "accuracy" and self.detail == "integers" else self.detail
@@ -291,8 +277,8 @@ def from_exception(error: BaseException, stage: str) -> Signature:
     return Signature("crash", stage, name, message(str(inner)), tuple(frames), detail, raw=raw)
 
 
-def from_answer(answer: Answer) -> Signature | None:
-    """The signature of a whole query: what the task returned under "signature", else how its process ended. None: it
+def from_answer(answer: TaskResult) -> Signature | None:
+    """The signature of a whole query: the one that the task returned, else how its process ended. None: the query
     passed."""
     if answer.status == "done":
         signature: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
@@ -302,7 +288,7 @@ def from_answer(answer: Answer) -> Signature | None:
         raw = _abort_text(answer.output)
         corrupt = _HEAP.search(raw) is not None
         stage, text = answer.stage, "the heap is corrupt" if corrupt else message(raw)
-        stage = "run" if corrupt and stage == "compare" else stage  # what ran before is found out there
+        stage = "run" if corrupt and stage == "compare" else stage  # comparing only reveals what the run corrupted
         return Signature("signal", stage, frames=frames, detail=answer.signal, message=text, raw=raw)
     if answer.status == "timeout":
         return Signature("hang", answer.stage, frames=frames, size=round(answer.seconds, 1))
@@ -315,7 +301,7 @@ def from_answer(answer: Answer) -> Signature | None:
     return Signature(kind, answer.stage, failure.type, message(failure.message), inside, raw=failure.message[:1000])
 
 
-def how_ended(answer: Answer) -> str:
+def how_ended(answer: TaskResult) -> str:
     """How a process ended that gave no value, in one line."""
     signature = from_answer(answer)
     return signature.text().splitlines()[0] if signature is not None else answer.status
@@ -332,7 +318,7 @@ def inside(error: BaseException) -> BaseException | None:
         return inner
     if _is(error, "LoweringException"):
         return error.__cause__ or error.__context__
-    if _is(error, "CompilationError") and not getattr(error, "error_message", None):  # of a function that it calls
+    if _is(error, "CompilationError") and not getattr(error, "error_message", None):  # raised in a called function
         return error.__cause__
     return None
 

@@ -1,7 +1,7 @@
-"""The one record of a judgement's result: made by the child that judged, the same on a screen, in `--json`, in the
-journal, and what every exit code is computed from.
+"""The record of a judgement's result: made by the child that judged; the same on a screen, in `--json` and in the
+journal. Every exit code is computed from it.
 
-Nothing is judged here, and there are no words: those are in `verdict_words`. Imports no torch.
+Nothing is judged here, and nothing is worded: for that see `verdict_words`. Imports no torch.
 
 >>> judged(Signature("hang", "compile"), "inductor").kind
 'hang'
@@ -39,37 +39,36 @@ _TAKES = {
     "kernel": (*_RUNS, "seed"),
     "compile": _RUNS,
 }
-"""Command -> the flags that it takes of those that decide what is found."""
+"""Command -> which of the flags that influence a finding it takes."""
 
 
 def takes_trust(command: str) -> bool:
-    """Whether a command of those that run graphs has `--trust`."""
+    """Whether a command is among those that run graphs and have `--trust`."""
     return "trust" in _TAKES.get(command, ())
 
 
 def with_trust_for(saved: SavedGraph, command: str) -> str:
-    """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is
-    none)."""
+    """The command with `--trust`, where the dump has source that the graph needs from its program; else ""."""
     return f"{command} --trust" if saved.sourced else ""
 
 
 def remember(imports: Sequence[str]) -> None:
-    """Keeps what `--import` came to, for the commands that are suggested."""
+    """Keeps the modules that `--import` named, for suggested commands."""
     if (context := click.get_current_context(silent=True)) is not None:
         context.meta[_IMPORTS] = tuple(imports)
 
 
 def with_flags(command: str, imports: Sequence[str] = ()) -> str:
-    """The command with the flags of the command now running that it takes and does not name itself. `imports`: besides
-    those typed."""
+    """Adds the flags of the running command that this command takes and does not have yet. `imports`: further modules
+    to import."""
     words = command.split()
     takes = _TAKES.get(words[1], ()) if len(words) > 1 and words[0] == "graphdbg" else ()
-    takes = () if command.startswith("graphdbg triage -- ") else takes  # a program runs unchanged
+    takes = () if command.startswith("graphdbg triage -- ") else takes  # the program's own command line stays as it is
     context = click.get_current_context(silent=True)
     typed = () if context is None else with_trust(context.meta.get(_IMPORTS, ()), bool(context.params.get("trust")))
     modules = option_words(tuple(dict.fromkeys((*typed, *imports)))) if takes else []
-    flags = [modules[at : at + 2] for at in range(0, len(modules), 2)]  # --trust, the last, has no value
-    whole = len(words) > 2 and is_run(Path(words[2]))  # --symptom is for no graph, and no program
+    flags = [modules[at : at + 2] for at in range(0, len(modules), 2)]  # --trust comes last and has no value
+    whole = len(words) > 2 and is_run(Path(words[2]))  # --symptom is only for a whole run
     for name in takes[len(_RUNS) :]:
         if name == "symptom" and not whole:
             continue
@@ -77,7 +76,7 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
             value = context.params[name]
             if not isinstance(value, bool) and (words[1] == "minify" or not str(value).startswith("cmd:")):
                 flags.append([f"--{name}", str(value)])
-    named = [flag if flag[0] == "--import" else flag[:1] for flag in flags]  # by which a flag is there already
+    named = [flag if flag[0] == "--import" else flag[:1] for flag in flags]  # whose presence counts
     new = [word for flag, by in zip(flags, named, strict=True) if not set(by) <= set(words) for word in flag]
     front, dashes, program = command.partition(" -- ")
     return " ".join([front, *([shlex.join(new)] if new else [])]) + dashes + program
@@ -87,26 +86,26 @@ Word = Literal["ok", "fails", "rounding", "nondeterministic", "cannot_tell"]
 Kind = Literal[
     "crash", "signal", "hang", "memory", "nan", "wrong_numbers", "metadata", "missing_error", "slow_compile", "slow"
 ]
-"""What to look at first stands before the rest."""
+"""Kinds of failure, the one to look at first in front."""
 Fault = Literal["compiler", "custom_pass", "custom_op", "model"]
 Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton", "cudagraphs", "aot_inductor"]
 
 SKIPPED, NO_TIME, NO_REFERENCE = "skipped", "no_time", "no_reference"
 NOT_JUDGED, LOST, ABANDONED = "not_judged", "lost", "abandoned"
-"""Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph's
-time was over; its process is gone; Dynamo gave it up."""
+"""Details of a `cannot_tell`: the rung cannot run here; the rung's time was over; no reference for the numbers; the
+graph's time was over; its process died; Dynamo abandoned the graph."""
 SAME = "same"
-"""The detail of a verdict that is another graph's, which is equal."""
+"""The detail of a verdict taken over from an equal graph."""
 UNLIKE = "unlike"
-"""The detail of a `cannot_tell`: what fails is not the run's program."""
+"""The detail of a `cannot_tell`: the failing program is not the run's."""
 ROUNDING = "rounding"
-"""The word, and the check under which it is a failure."""
+"""The verdict's word, and the check under which it counts as a failure."""
 DECIDED = "as rounding alone decides"
-"""How a difference is stated in elements that are discrete or not finite: its size is their share."""
+"""In the reason of a difference in discrete or non-finite elements, whose size is their share."""
 OPERATOR = "a run in eager shows why: "
-"""What stands in the reason of a verdict before the sentence on an operator of the user's that is at fault."""
+"""In a verdict's reason, before the sentence about a custom operator at fault."""
 WHOLE = "whole"
-"""The detail of a verdict whose reason says by itself what happened."""
+"""The detail of a verdict whose reason is a complete statement."""
 
 KINDS: dict[str, Kind] = {
     "crash": "crash",
@@ -119,7 +118,7 @@ KINDS: dict[str, Kind] = {
     "missing_error": "missing_error",
     "slow": "slow_compile",
 }
-"""Kind of a signature -> kind of a verdict; a command of the user's only says that it fails."""
+"""Kind of a signature -> kind of a verdict. A user's command has none: it only says that it fails."""
 
 _LAYERS: dict[str, Layer] = {
     **{name: facts.layer for name, facts in LADDER.items() if facts.layer is not None},
@@ -128,7 +127,7 @@ _LAYERS: dict[str, Layer] = {
     "aot_eager_decomp_partition": "decomposition",
     "as written": "inductor",
 }
-"""Rung, or backend that a script is run under -> the layer that it adds to those below."""
+"""Rung, or backend of a script -> the layer that it adds to the one before."""
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -230,13 +229,13 @@ WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on several: the one to look at first; without any, that nothing was judged."""
+    """The verdict to look at first among several; "not judged" where there are none."""
     return min(verdicts, key=lambda verdict: WORST.index(verdict.verdict), default=cannot_tell("nothing was judged"))
 
 
 def read(plain: Any) -> Verdict | None:
-    """The record that `plain` or, among other keys, `flat` was made from; None for None. Raises msgspec.ValidationError
-    for anything else.
+    """The record from the output of `plain`, or of `flat` with other keys; None for None. Raises
+    msgspec.ValidationError for anything else.
     """
     if isinstance(plain, dict) and plain.get("verdict") == SKIPPED:
         plain = {**plain, "verdict": "cannot_tell"}
@@ -258,7 +257,7 @@ def judged(
 
 
 def died(signature: Signature, rung: str) -> Verdict:
-    """The verdict on the end of a process: a failure of the rung's, once that was entered."""
+    """The verdict where a process died: a failure of the rung, if it died there."""
     if signature.stage in ("", "eager", "reference"):
         return cannot_tell(signature.text())
     return judged(signature, rung, detail=WHOLE)
@@ -282,13 +281,13 @@ def cannot_tell(reason: str, detail: str = "") -> Verdict:
 
 
 def unloadable(error: Exception, path: Path) -> Verdict:
-    """The verdict that a saved graph cannot be loaded, and why, without its place, which stands beside."""
+    """The verdict that a saved graph cannot be loaded, with the reason but not the path, which is shown beside it."""
     places = [f"{place}: " for place in (path.absolute(), path, typed_path(path))]
     return cannot_tell(functools.reduce(str.removeprefix, places, str(error)))
 
 
 def abandoned(error: str | None) -> Verdict:
-    """The verdict that Dynamo itself gave the graph up, so that no compiled code of it ever ran."""
+    """The verdict on a graph that Dynamo abandoned, so that no compiled code of it ever ran."""
     return cannot_tell(f"Dynamo abandoned this graph ({(error or 'it started over').splitlines()[0]})", ABANDONED)
 
 

@@ -1,6 +1,6 @@
-"""Every word that is said of a verdict: one table for each reader, and the texts made from them. Imports no torch.
+"""The words for verdicts: one table for each kind of reader, and the texts made from them. Imports no torch.
 
-Decides nothing: what was found is in the record.
+Decides nothing: the record has the decision.
 
 >>> from graphdbg.toolkit.verdicts.verdict import Where, fails, skipped
 >>> text(skipped("there is no CUDA device here")), word(skipped(""))
@@ -24,23 +24,23 @@ Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
 _KINDS = (*get_args(Kind), None)
 _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
-"""A verdict's word or its kind -> how it is said, where that is another than its name with blanks."""
+"""A verdict's word or kind -> its text, where that is not the name with blanks for underscores."""
 
 NAN_GIVEN = "NaN comes in with"
-"""How the reason of a NaN begins that no node makes: an input has it."""
+"""First words of the reason of a NaN that comes from an input, not from a node."""
 COUNTED = {
     "rounding": "differ by rounding",
     "nondeterministic": "not deterministic in eager",
     "cannot_tell": "cannot be judged",
 }
-"""Verdict that is neither ok nor fails -> how graphs with it are counted."""
+"""A verdict other than ok and fails -> the phrase with which graphs are counted."""
 
 PROBES = {
     "same": ("the same failure", "fails the same way"),
     "gone": ("gone", "right"),
     "other": ("another failure", "fails in another way"),
 }
-"""What a bisect's probe shows -> the failure in it, and what the graph then is."""
+"""Result of a bisect's probe -> a phrase for the failure, and what the graph then does."""
 
 RELATIONS = {
     "same": "with them the graph fails the same way",
@@ -50,12 +50,12 @@ RELATIONS = {
     "unknown": "it is not known whether the graph fails the same way with them",
     "right": "the graph fails neither with nor without them",
 }
-"""What extra outputs do to a failure, what says most before the rest."""
+"""How extra outputs change a failure -> a phrase; the most informative first."""
 
 
 class QueryWords(NamedTuple):
-    """The result of a query in words, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in
-    `style`."""
+    """Words for the result of a query, after "it": `was` in the past, `does` in the present; `mark` (ASCII: `letter`)
+    is drawn in `style`."""
 
     was: str
     does: str
@@ -72,14 +72,14 @@ QUERIES = {
     "timeout": QueryWords("ran out of time", "runs out of time", "t", "t", "red"),
     "infra": QueryWords("got no answer", "gets no answer", "!", "!", "red"),
 }
-"""What a query said, in the order in which it is counted."""
+"""Result of a query -> its words, in the order in which results are counted."""
 
 NEEDS = {
     "needed": ("needed", "**needed**"),
     "replaceable": ("replaceable (something else in its place also fails)", "replaceable"),
     "unknown": ("cannot tell", "cannot tell"),
 }
-"""What a part of a case is -> the same on a terminal, and in issue.md; the most telling first."""
+"""What a part of a case is for -> the words on a terminal, and in issue.md; the most informative first."""
 
 _REPORTED = {
     "crash": ("fails", "it compiles and runs, as in eager mode", "an exception"),
@@ -104,8 +104,8 @@ _REPORTED = {
     "slow_compile": ("is slow", "it compiles and runs sooner", "it takes too long"),
     "command": ("fails", "the command passes (exit code 0)", "it fails"),
 }
-"""Kind (of what is not finite: the detail of its signature) -> what torch.compile does, what was expected, and what was
-got instead; "command": only a command of the user's knows."""
+"""Kind (for NaN and Inf: the signature's detail) -> what torch.compile does, what was expected, what happened instead.
+"command": a failure that only a user's command recognises."""
 
 _SEARCHED = {
     "wrong_numbers": "(wrong OR incorrect OR mismatch)",
@@ -118,14 +118,14 @@ _SEARCHED = {
     "memory": "(memory OR OOM)",
     "slow_compile": '(slow OR "compile time")',
 }
-"""Kind of a failure that has no text of its own, or the property of metadata -> what an issue about one says."""
+"""Kind of a failure without a message, or a metadata property -> search words for issues about it."""
 
 _OWNERS = {
     "custom_pass": "the fault is in the run's own code",
     "custom_op": "the fault is in a custom operator",
     "model": "eager does the same, so the fault is in the model",
 }
-"""Whose fault a failure is -> the same, in a sentence."""
+"""Fault -> a sentence about the party at fault."""
 
 RANKS = "ranks"
 """The detail of a verdict on ranks that compiled different graphs."""
@@ -135,16 +135,16 @@ _HEADS = {
     "rounding": "differs by rounding",
     RANKS: "ranks differ",
 }
-"""Kind, or the detail of one -> the first words of its text."""
+"""Kind or detail -> the first words of the text."""
 
 DRAWS = (
     "Random numbers were drawn as eager draws them (fallback_random); without it compiled code draws others, by design"
 )
-"""What is said of what draws random numbers and agrees with eager."""
+"""The note on a graph that draws random numbers and agrees with eager."""
 AS_TRACED = "they are as traced"
-"""What is said of strides that are not eager's, as an operator's fake function promised them."""
+"""The note on strides that differ from eager's but equal those that an operator's fake function promised."""
 EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
-"""What leaves everything uncompiled; eager itself was seen to be right."""
+"""The lines that leave everything uncompiled, as a work-around where eager is right."""
 _AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
 _UNCOMPILED = "Only running it without the compiler was seen to work (put this before the first compile):"
 _SHOWN_NAMES = 6
@@ -158,18 +158,18 @@ def word(record: Verdict) -> str:
 
 
 def around(lines: str) -> str:
-    """The sentence before the lines of a work-around."""
+    """The sentence that introduces a work-around."""
     return _UNCOMPILED if lines == EAGER else _AROUND
 
 
 def known(record: Verdict) -> tuple[int, str, str]:
-    """The part of a verdict that is kept (see `dumps.worst`)."""
+    """The part of a verdict that is stored (see `dumps.worst`)."""
     return record.exit_code, word(record), record.reason.partition("\n")[0][:300]
 
 
 def all_known(run: Run, verdicts: Iterable[tuple[str, Verdict]]) -> dict[str, tuple[int, str, str]]:
-    """What is kept of verdicts on graphs of a run, by id: each under the graph that its next command shrinks, too, and
-    there first."""
+    """The stored parts of verdicts, by graph id: each under its graph and, with precedence, under the graph that its
+    next command minifies."""
     kept: dict[str, tuple[int, str, str]] = {}
     for name, verdict in verdicts:
         smaller = minified(verdict, run)
@@ -179,8 +179,7 @@ def all_known(run: Run, verdicts: Iterable[tuple[str, Verdict]]) -> dict[str, tu
 
 
 def minified(record: Verdict, run: Run) -> SavedGraph | None:
-    """The graph of the run that a verdict's next command shrinks: for a wrong pass that before it, which fails by
-    itself."""
+    """The graph that a verdict's next command minifies: for a wrong pass, the graph before it."""
     named = shlex.split(record.minify)[2:3]
     return next((graph for graph in run.graphs() for name in named if name.endswith(f"/{graph.id}")), None)
 
@@ -195,8 +194,7 @@ def rank(record: Verdict) -> tuple[int, int]:
 
 
 def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
-    """The first line of what is printed of a judgement, that of the worst where `count` `of` several graphs have its
-    verdict."""
+    """The first line of a judgement's output; `count` `of` several graphs have this verdict, which is the worst."""
     graphs = f" {count} of {counted(of, 'graph')}" if of > 1 else ""
     if record.failed:
         name = record.where.name if record.where is not None else ""
@@ -219,7 +217,7 @@ def where_text(record: Verdict) -> str:
 
 
 def text(record: Verdict) -> str:
-    """A verdict as `replay` says it, with its reason."""
+    """A verdict with its reason, as `replay` prints it."""
     if record.verdict == "ok" or record.detail == WHOLE:
         return record.reason or "ok"
     if record.skipped:
@@ -228,22 +226,22 @@ def text(record: Verdict) -> str:
 
 
 def query_words(said: str) -> QueryWords:
-    """The words of what a query said; its own where there are none."""
+    """The words for the result of a query; for an unknown result, the result itself."""
     return QUERIES.get(said) or QueryWords(said, said)
 
 
 def without(said: str) -> str:
-    """What a case without one part does; "" where that was not asked."""
+    """What a case does without one part, in words; "" where that was not tried."""
     return "still fails" if said == "same" else QUERIES[said].does if said in QUERIES else ""
 
 
 def needed(said: str) -> str:
-    """The words on a part of a case, for a cell of issue.md."""
+    """The words about a part of a case for a table cell of issue.md."""
     return NEEDS.get(said, NEEDS["replaceable"])[1]
 
 
 _DOES = {"model": "the model itself", "custom_pass": "torch.compile with it"}
-"""Whose fault a failure is -> what does it; torch.compile for the others."""
+"""Fault -> the subject of a report's title; torch.compile for other faults."""
 
 
 def _reported(kind: str, detail: str) -> tuple[str, str, str]:
@@ -251,7 +249,7 @@ def _reported(kind: str, detail: str) -> tuple[str, str, str]:
 
 
 def happens(signature_kind: str, detail: str = "", fault: Fault | None = None) -> str:
-    """What torch.compile does, as the head of a report says it; a model does it in eager mode, too."""
+    """The title of a report: who does what. A model does it in eager mode, too."""
     return f"{_DOES.get(fault or '', 'torch.compile')} {_reported(KINDS.get(signature_kind, 'crash'), detail)[0]}"
 
 
@@ -261,7 +259,7 @@ def does(record: Verdict) -> str:
 
 
 def searched(signature_kind: str, detail: str) -> str:
-    """The words for a search among issues, beside the operations; "" where the error's own text is asked for."""
+    """Search words for issues, besides the operations; "" where the error message is searched for."""
     return _SEARCHED.get(detail) or _SEARCHED.get(KINDS.get(signature_kind, ""), "")
 
 
@@ -282,7 +280,7 @@ def owner(record: Verdict) -> str:
 
 
 def said(record: Verdict, reason: str) -> str:
-    """The reason as it stands beside the word in a table."""
+    """The reason as it follows the word in a table."""
     return f"because {reason}" if record.skipped else reason
 
 
@@ -322,14 +320,14 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
 
 
 def memory_needed(needed: int, eagers: int, of: str = "") -> str:
-    """What compile and first run needed, of that graph, beside eager's own run of it (both in bytes)."""
+    """A phrase with the bytes of compile and first run beside those of eager's own run."""
     eager = f"{size_text(eagers) if eagers else 'too little to measure'} for eager's own run"
     return f"{size_text(needed)} for compile and first run{f' of {of}' if of else ''}, {eager}"
 
 
 def whose_nan(rung: str, names: Sequence[str], eager: Sequence[str]) -> str:
-    """Whose NaN it is that the results `names` of a rung hold, in words: the model's own where eager gives it too, else
-    the compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
+    """Whose NaN a rung's results `names` hold, in words: the model's own where eager has it too, else the compiled
+    graph's; "" when there is none. A NaN that eager has as well is no failure of the compiler.
     """
     if not names:
         return f"eager gives NaN in {listed(eager, _SHOWN_NAMES)}; {rung} does not" if eager else ""

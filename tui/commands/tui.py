@@ -42,7 +42,7 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     if not served and not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         why = "this is not a terminal"
         raise ScreenError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
-    gc.disable()  # a fifth of the start; from then on `collecting` decides
+    gc.disable()  # a fifth of the start; from then on `responsive` decides
     from .. import _terminal
     from ..app import Workbench
     from ..room import first_room

@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from ..actions import Action
 from ..key_line import shown
 from ..registry import of_room
-from ..sheet import Sheet
+from ..sheet import SheetScreen
 
 PANEL = (
     Action("errors.again", "r", "again", "With an open panel of an error: do again what failed."),
@@ -76,7 +76,7 @@ def as_table(entries: Sequence[Action], wide: bool) -> Table | Text:
     return table
 
 
-class Help(Sheet[None]):
+class Help(SheetScreen[None]):
     """The keys of one room."""
 
     DEFAULT_CSS = "Help VerticalScroll { height: auto; max-height: 100%; }"

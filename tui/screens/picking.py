@@ -23,12 +23,12 @@ from textual.widgets import Input, OptionList, SelectionList
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from ...dumps.browse.columns import Column
+from ...dumps.browse.columns import NodeColumn
 from ...dumps.browse.listing import matches
-from ...dumps.diff.others import Other
+from ...dumps.diff.others import ComparableGraph
 from ...dumps.tables import plain
 from ...dumps.wording import counted
-from ..sheet import Sheet
+from ..sheet import SheetScreen
 from ..widgets.rows import Parts, Rows
 from ..widgets.trouble import escaped as printable
 from ..widgets.virtual_list import VirtualList
@@ -36,7 +36,7 @@ from ..widgets.virtual_list import VirtualList
 R = TypeVar("R")
 
 
-class Picking(Sheet[R]):
+class Picking(SheetScreen[R]):
     """A list of textual's in which j and k move, too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,7 +55,8 @@ class Picking(Sheet[R]):
 
 
 class PickNode(Picking[int]):
-    """`offered`: name, what it is, and its place; `count` is how many there are in all. The answer is a place."""
+    """A sheet to pick a node. `offered`: name, what it is, and its place; `count` is how many there are in all. The
+    answer is a place."""
 
     def __init__(self, title: str, offered: Sequence[tuple[str, str, int]], count: int) -> None:
         more = f" · {count - len(offered):,} more are not listed" if count > len(offered) else ""
@@ -77,11 +78,11 @@ class PickNode(Picking[int]):
 
 
 class ChooseColumns(Picking[list[str]]):
-    """The answer is the keys that are ticked, in no order; None where nothing changed."""
+    """A sheet to choose columns. The answer is the keys that are ticked, in no order; None where nothing changed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("v", "leave", show=False)]
 
-    def __init__(self, offered: Sequence[Column], now: Sequence[Column]) -> None:
+    def __init__(self, offered: Sequence[NodeColumn], now: Sequence[NodeColumn]) -> None:
         super().__init__("columns", "space ticks · esc done")
         self.offered, self.now = offered, {column.key for column in now}
 
@@ -140,8 +141,8 @@ class CommandLine(Picking[None]):
         self.workbench.export(self.line + "\n", "command")
 
 
-class PickOther(Sheet[str]):
-    """Answers with the name of a graph: one of the list, or one that is typed; None for esc."""
+class PickOther(SheetScreen[str]):
+    """A sheet that answers with the name of a graph: one of the list, or one that is typed; None for esc."""
 
     DEFAULT_CSS = "PickOther Rows { height: auto; max-height: 16; min-height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -149,7 +150,7 @@ class PickOther(Sheet[str]):
         Binding("up", "move(-1)", show=False, priority=True),
     ]
 
-    def __init__(self, graph: str, others: Sequence[Other]) -> None:
+    def __init__(self, graph: str, others: Sequence[ComparableGraph]) -> None:
         super().__init__(f"compare {graph} with", "enter compare · esc close")
         self.others = self.shown = others
 

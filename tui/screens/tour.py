@@ -31,8 +31,8 @@ RUN, OUT = "gpt.packed", "small"
 
 
 @dataclass(frozen=True)
-class Step:
-    """`text` says what there is to see; the action is what the user is asked for; `then` is done after it."""
+class TourStep:
+    """One step. `text`: what there is to see; `action`: what the user is asked to do; `then` is called after it."""
 
     text: str
     action: str
@@ -40,27 +40,27 @@ class Step:
 
 
 STEPS = (
-    Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error "
+    TourStep("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error "
            "beside it.",
          "home.open"),
-    Step("Graph: a line for each node, in the order in which they run, with shape, type, module and the line of "
+    TourStep("Graph: a line for each node, in the order in which they run, with shape, type, module and the line of "
            "your program. "
          "The strokes on the left lead to users.", "list.down"),
-    Step("Every node says where its value goes.", "graph.users"),
-    Step("That was a jump; every jump can be taken back.", "graph.back"),
-    Step("A large model is easier to read by module.", "graph.fold_all"),
-    Step("And back to all nodes.", "graph.unfold_all"),
-    Step("Who is to blame: your model, a decomposition, Inductor? Replay runs the graph again on every rung of a "
+    TourStep("Every node says where its value goes.", "graph.users"),
+    TourStep("That was a jump; every jump can be taken back.", "graph.back"),
+    TourStep("A large model is easier to read by module.", "graph.fold_all"),
+    TourStep("And back to all nodes.", "graph.unfold_all"),
+    TourStep("Who is to blame: your model, a decomposition, Inductor? Replay runs the graph again on every rung of a "
            "ladder.",
          "app.replay"),
-    Step("Nothing runs before you ask for it. The next screen shrinks a graph for as long as it fails the same "
+    TourStep("Nothing runs before you ask for it. The next screen shrinks a graph for as long as it fails the same "
            "way; here is one "
          "that has ended.", "app.minify", lambda app, folder: app.go("minify", Here(out=str(folder / OUT)))),
-    Step("This is how it became small, query by query; every step can be looked at. The last one writes it down.",
+    TourStep("This is how it became small, query by query; every step can be looked at. The last one writes it down.",
            "app.report"),
-    Step("A repro of a few lines and the text of an issue. All that you see here a command prints, too.",
+    TourStep("A repro of a few lines and the text of an issue. All that you see here a command prints, too.",
            "app.command"),
-    Step("y would copy the line. Close this, then look at all keys of a screen.", "app.help"),
+    TourStep("y would copy the line. Close this, then look at all keys of a screen.", "app.help"),
 )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ class Tour:
         self._line: TourLine | None = None
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> TourStep | None:
         """The step that is waited for; None after the last."""
         return STEPS[self.at] if self.at < len(STEPS) else None
 

@@ -127,7 +127,7 @@ def _clock(seconds: float, across: int, left: int, ascii_only: bool) -> Text:
 
 
 def _levels(line: Series, places: list[int], dots: int) -> list[int | None]:
-    """How many dots from below each column is; None where there is no value."""
+    """The height of each column in dots; None where there is no value."""
     span = log(max([*line.values, 2]))
     levels: list[int | None] = []
     for query in places:

@@ -2,7 +2,8 @@
 
 Also: texts in a frame, hidden until there is something to read: why a graph exists, what a job said. Knows no screen.
 
-For example: `trouble.show(Told(UsageError("cannot write into out", "it is a file", "choose another -o"), "report"))`.
+For example: `panel.show(ShownError(UsageError("cannot write into out", "it is a file", "choose another -o"),
+"report"))`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class NotePanel(Panel):
 
 
 LAST_LINES = 20
-"""Lines that are kept of what a process said before it failed."""
+"""Lines of a failed process's narration that are shown."""
 
 
 @dataclass
@@ -94,7 +95,7 @@ class ErrorPanel(Panel):
     """Hidden until there is an error."""
 
     can_focus = False
-    DEFAULT_CSS = "Trouble { dock: bottom; border: round $error; margin-bottom: 1; }"
+    DEFAULT_CSS = "ErrorPanel { dock: bottom; border: round $error; margin-bottom: 1; }"
     shown_error: ShownError | None = None
 
     @property

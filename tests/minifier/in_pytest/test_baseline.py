@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.minifier.in_pytest.baseline import Baseline
+from graphdbg.minifier.in_pytest.baseline import CountsBaseline
 
 PLAIN = """
 import sys
@@ -87,7 +87,7 @@ def test_a_file_that_is_none_is_said(
     option = SimpleNamespace(graphdbg_baseline=name, graphdbg_update=update)
     config: Any = SimpleNamespace(option=option, invocation_params=SimpleNamespace(dir=tmp_path))
     with pytest.raises(pytest.UsageError, match=re.escape(sentence)):
-        Baseline(config)
+        CountsBaseline(config)
 
 
 def test_such_a_file_stays_and_where_nothing_compiles_torch_is_not_imported(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphdbg.minifier.program import cutting
-from graphdbg.minifier.program.cutting import Cutting
+from graphdbg.minifier.program.cutting import ProgramCutting
 from graphdbg.toolkit.program.repro import PROGRAM
 
 TEXT = """
@@ -34,7 +34,7 @@ if __name__ == '__main__':
 """
 
 
-class Judged(Cutting):
+class Judged(ProgramCutting):
     """A program that fails while it multiplies."""
 
     def __init__(self, program: Path, deadline: float) -> None:
@@ -66,7 +66,7 @@ def test_what_fails_under_every_backend_is_cut_under_its_own_alone(tmp_path: Pat
         "import sys\nBACKEND = 'inductor'\nunused = 1\ndef main():\n    print('FAILS (values): it is off')\n"
         "    sys.exit(1)\nif __name__ == '__main__':\n    main()\n"
     )
-    assert "unused" not in Cutting(program, float("inf")).run()
+    assert "unused" not in ProgramCutting(program, float("inf")).run()
 
 
 OTHER = """
@@ -85,12 +85,12 @@ if __name__ == "__main__":
 def test_what_raises_something_else_fails_another_way(tmp_path: Path) -> None:
     program = tmp_path / "repro.py"
     program.write_text(OTHER)
-    cut = Cutting(program, float("inf"))
+    cut = ProgramCutting(program, float("inf"))
     assert cut.kind == "error raises IndexError"
     assert cut.fails(OTHER.replace("[1, 2]", "[1]")) and not cut.fails(OTHER.replace("[1, 2]", "[]"))
     said = "failed to run FX node with fake tensors: call_function mm(): got AssertionError('Please convert {}')"
     program.write_text(OTHER.replace('"".join(["Dimension", " out of range"])', repr(said.format("all tensors first"))))
-    cut = Cutting(program, float("inf"))
+    cut = ProgramCutting(program, float("inf"))
     assert cut.fails(cut.text) and not cut.fails(cut.text.replace("AssertionError('Please convert", "ValueError('no"))
 
 

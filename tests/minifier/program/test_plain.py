@@ -14,8 +14,8 @@ import torch
 
 from graphdbg.cli import run as graphdbg
 from graphdbg.minifier.program import command, cutting
-from graphdbg.minifier.program.cutting import Cutting, constructors, entries, replaced, scripts
-from graphdbg.toolkit.isolation.fresh import Trial
+from graphdbg.minifier.program.cutting import ProgramCutting, constructors, entries, replaced, scripts
+from graphdbg.toolkit.isolation.fresh import FreshRun
 from graphdbg.toolkit.program.concluding import ProgramTriage, Repro
 from graphdbg.toolkit.program.records import Call
 from graphdbg.toolkit.program.repro import PROGRAM
@@ -132,7 +132,8 @@ def test_calls_of_one_function_share_what_is_compiled() -> None:
     assert script.count("compile(step)") == 1 and script.count("result = call(") == 2
 
 
-def test_a_module_is_made_by_its_class_and_entries_of_dictionaries_go() -> None:
+def test_a_module_is_made_by_its_class_and_entries_of_dictionaries_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # with a GPU each is tried there, too
     linear = "rebuilt(torch.nn.Linear, {'_parameters': {'weight': w}, 'in_features': 3, 'out_features': 4})"
     norm = (
         "rebuilt(torch.nn.LayerNorm, {'_parameters': {'weight': w, 'bias': b}, 'normalized_shape': (3,), 'eps': 1e-05})"
@@ -181,15 +182,15 @@ def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, mo
     torch.save({"x": torch.arange(40.0), "y": torch.ones(2)}, tmp_path / "repro.pt")
     ran: list[str] = []
 
-    def run_once(path: Path, *flags: str, **_: Any) -> Trial:
+    def run_once(path: Path, *flags: str, **_: Any) -> FreshRun:
         text = path.read_text()
         ran.append(text)
         if "def leaves" in text:
-            return Trial(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
-        return Trial(0 if flags or "torch.ones(40)" in text or "zeros(40)" in text else 1, "BUG: it is wrong\n", 0.0)
+            return FreshRun(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
+        return FreshRun(0 if flags or "torch.ones(40)" in text or "zeros(40)" in text else 1, "BUG: it is wrong\n", 0.0)
 
     monkeypatch.setattr(cutting, "run_once", run_once)
-    cut = Cutting(program, float("inf"))
+    cut = ProgramCutting(program, float("inf"))
     cut.straighten()
     cut.inline()
     assert "x = torch.randn(40)" in program.read_text() and "y = torch.ones(2)" in program.read_text()
@@ -201,13 +202,13 @@ def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: p
     program = tmp_path / "repro.py"
     program.write_text(repro(made + CALL + "{}"))
 
-    def run_once(path: Path, *flags: str, **_: Any) -> Trial:
+    def run_once(path: Path, *flags: str, **_: Any) -> FreshRun:
         text = path.read_text()
         if "def leaves" in text:
-            return Trial(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
+            return FreshRun(1, "FAILS (values): call 1 of 1: result['loss'] is off by 3, relative to its size", 0.0)
         if "unused" not in text:
             raise KeyboardInterrupt
-        return Trial(0 if flags else 1, "BUG: it is wrong\n", 0.0)
+        return FreshRun(0 if flags else 1, "BUG: it is wrong\n", 0.0)
 
     monkeypatch.setattr(cutting, "run_once", run_once)
     monkeypatch.setattr(command, "programs", contextlib.nullcontext)

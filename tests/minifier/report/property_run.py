@@ -81,12 +81,12 @@ def in_children(server: ForkServer) -> Iterator[None]:
         fresh.run_once, verify.probe, bundle.import_modules = usual
 
 
-def _in_child(server: ForkServer, program: Path, *flags: str, **_: Any) -> fresh.Trial:
+def _in_child(server: ForkServer, program: Path, *flags: str, **_: Any) -> fresh.FreshRun:
     payload = {"program": str(program.resolve()), "flags": list(flags), "folder": str(program.resolve().parent)}
     answer = ask("tests.minifier.property_child:run", payload, 120.0, server=server).answer()
     if answer.status != "done":
-        return fresh.Trial(None, answer.output, 0.0)
-    return fresh.Trial(answer.value["code"], answer.value["output"], 0.0)
+        return fresh.FreshRun(None, answer.output, 0.0)
+    return fresh.FreshRun(answer.value["code"], answer.value["output"], 0.0)
 
 
 def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) -> Row:

@@ -37,11 +37,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
     seen: list[str] = []
 
     def install(judge: Judge) -> list[str]:
-        def run_once(program: Path, *flags: str, **_: object) -> fresh.Trial:
+        def run_once(program: Path, *flags: str, **_: object) -> fresh.FreshRun:
             if flags:
-                return fresh.Trial(0, "", 0.1)
+                return fresh.FreshRun(0, "", 0.1)
             seen.append(program.read_text())
-            return fresh.Trial(judge(seen[-1]), f"{CRASH.error}: {CRASH.raw}", 0.1)
+            return fresh.FreshRun(judge(seen[-1]), f"{CRASH.error}: {CRASH.raw}", 0.1)
 
         monkeypatch.setattr(fresh, "run_once", run_once)
         monkeypatch.setattr(verify, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})

@@ -46,7 +46,7 @@ def scripts() -> list[Script]:
 def test_dimensions_that_can_be_dynamic() -> None:
     record = tanh_record()
     marks = repro.symbolic_dims(record, {"s0": 6, "s1": 4})
-    assert marks == [repro.Mark("x", 0, "s0"), repro.Mark("x", 1, "s1")]
+    assert marks == [repro.MarkedSize("x", 0, "s0"), repro.MarkedSize("x", 1, "s1")]
     assert repro.symbolic_dims(record, {"s0": 6, "s1": 1}) == marks[:1], "a size of one is never dynamic"
     tried = [sizing.marks for sizing in repro.narrower(record, {"s0": 6, "s1": 4})]
     assert tried == [(marks[0],), (marks[1],), tuple(marks)]

@@ -206,6 +206,12 @@ def test_ambient_state_is_restored_where_it_differs() -> None:
     assert not any("autocast" in line for line in forward)
 
 
+@pytest.mark.parametrize(("rate", "draws"), [(0.0, False), (0.5, True), (1.0, False)])
+def test_a_dropout_that_drops_everything_draws_nothing(rate: float, draws: bool) -> None:
+    dropped = call("y", "torch.nn.functional.dropout", node("x"), rate)
+    assert GraphFacts(record_of({"x": tensor(2)}, [dropped], ["y"])).is_random is draws
+
+
 def test_tolerance_and_reference() -> None:
     half = record_of({"x": tensor(2, dtype="float16")}, [], [])
     assert (GraphFacts(half).tolerance, GraphFacts(half).half) == (4e-3, True)

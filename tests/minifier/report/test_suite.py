@@ -33,12 +33,10 @@ def text_of(failure: Signature, record: object = None, form: int = 0) -> str:
 
 
 def run(text: str, compiled: str = "") -> unittest.TestResult:
-    """Runs the tests of a text; `compiled` stands in for what compiles."""
+    """Runs the tests of a text; `compiled` stands in for what compiles. Dynamo may skip the code of no file."""
     module = ModuleType("test_text")
     assert not compiled or COMPILED in text
-    exec(
-        compile(text.replace(COMPILED, f"({compiled})") if compiled else text, "test_text.py", "exec"), module.__dict__
-    )
+    exec(compile(text.replace(COMPILED, f"({compiled})") if compiled else text, __file__, "exec"), module.__dict__)
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
     assert result.testsRun == 1

@@ -18,7 +18,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.minifier.commands.verify import program_of
 from graphdbg.minifier.report import verify as verify_module
 from graphdbg.minifier.report.verify import Shown, TorchThere, builds, interpreter, torch_of
-from graphdbg.toolkit.isolation.fresh import Trial
+from graphdbg.toolkit.isolation.fresh import FreshRun
 
 from .cases import ACCURACY, relu_record
 
@@ -116,7 +116,7 @@ def test_a_program_that_this_python_cannot_read_is_no_failure(tmp_path: Path) ->
 )
 def test_exit_codes(codes: list[int | None], flaky: bool, code: int) -> None:
     assert (
-        Shown(Path("repro.py"), TorchThere("python", "2"), [Trial(one, "", 1.0) for one in codes], flaky).exit_code
+        Shown(Path("repro.py"), TorchThere("python", "2"), [FreshRun(one, "", 1.0) for one in codes], flaky).exit_code
         == code
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.repro import flaky_sentence, until_shown
-from graphdbg.minifier.casefile import Rate
+from graphdbg.minifier.casefile import FailureRate
 from graphdbg.minifier.report.trying import candidates
 
 from .cases import case_of, relu_record
@@ -25,13 +25,15 @@ sys.exit(CODE if len(runs.read_text()) == SHOWN_AT else 0)"""
 CACHES = "sys.exit(os.environ['TORCHINDUCTOR_FX_GRAPH_CACHE'] == os.environ['TORCHINDUCTOR_AUTOGRAD_CACHE'] == '0')"
 
 
-def repro(rate: Rate | None) -> str:
+def repro(rate: FailureRate | None) -> str:
     return next(candidates(replace(case_of(relu_record(versions={"torch": "2.13"})), rate=rate, off="left out"))).text
 
 
 def run(folder: Path, body: str) -> tuple[int, str]:
     program = folder / "repro.py"
-    program.write_text("\n".join(["import os", "import subprocess", "import sys", *until_shown(Rate(5, 8)), body]))
+    program.write_text(
+        "\n".join(["import os", "import subprocess", "import sys", *until_shown(FailureRate(5, 8)), body])
+    )
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -65,9 +67,9 @@ def test_each_run_is_without_caches(tmp_path: Path) -> None:
 
 
 def test_the_head_tells_how_flaky_it_is() -> None:
-    lines = repro(Rate(5, 8)).splitlines()
+    lines = repro(FailureRate(5, 8)).splitlines()
     assert lines[2:4] == [
-        flaky_sentence(Rate(5, 8)),
+        flaky_sentence(FailureRate(5, 8)),
         "Seen on torch 2.13. --without-fault: without what `if FAULT` guards.",
     ]
     assert "5 of 8 runs failed" in lines[2]
@@ -76,6 +78,6 @@ def test_the_head_tells_how_flaky_it_is() -> None:
     assert lines[behind - 2].lstrip().startswith("sys.excepthook") and not lines[behind - 1]
 
 
-@pytest.mark.parametrize("rate", [None, Rate(3, 3)])
-def test_a_sure_failure_needs_no_loop(rate: Rate | None) -> None:
+@pytest.mark.parametrize("rate", [None, FailureRate(3, 3)])
+def test_a_sure_failure_needs_no_loop(rate: FailureRate | None) -> None:
     assert "RUNS" not in repro(rate) and repro(rate) == repro(None)

@@ -63,7 +63,7 @@ def test_folders_of_the_run_do_not_reach_the_output(tmp_path: Path) -> None:
 
 
 def test_the_rate_counts_what_was_shown(tmp_path: Path) -> None:
-    trials = [fresh.Trial(code, f"run {code}", 0.1) for code in (0, 1, 2)]
+    trials = [fresh.FreshRun(code, f"run {code}", 0.1) for code in (0, 1, 2)]
     runs = verify.Verification(tuple(trials))
     assert runs.rate == "1 of 3 fresh processes"
     assert runs.output == "run 1"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.toolkit.compile_fx.recording import Recording, Target, Targets, by_integers, deferred, refusal
+from graphdbg.toolkit.compile_fx.recording import CallBuffer, Recording, Targets, by_integers, deferred, refusal
 
 
 def on_cpu(call: Callable[..., Any], inputs: list[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
@@ -42,7 +42,7 @@ DIMS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=3)
 def test_any_layout_gets_into_its_buffer(dims: list[tuple[int, int]], offset: int) -> None:
     sizes, strides = [size for size, _ in dims], [stride for _, stride in dims]
     first, second = (torch.randn(120).as_strided(sizes, strides, offset) for _ in range(2))
-    targets = Targets([Target(first, 0)])
+    targets = Targets([CallBuffer(first, 0)])
     for value in (first, second):
         targets.fill([value])
         assert torch.equal(targets.all[0].buffer, value) and targets.all[0].buffer.stride() == value.stride()
@@ -53,10 +53,11 @@ def test_any_layout_gets_into_its_buffer(dims: list[tuple[int, int]], offset: in
 def test_expanded_dimensions_are_written_once_and_windows_as_memory() -> None:
     expanded, window, dense = torch.randn(4).expand(3, 4), torch.randn(9).as_strided((3, 3), (2, 1)), torch.randn(3, 3)
     kinds = [
-        (target.dims, target.as_memory, target.is_plain) for target in (Target(x, 0) for x in (expanded, window, dense))
+        (target.dims, target.as_memory, target.is_plain)
+        for target in (CallBuffer(x, 0) for x in (expanded, window, dense))
     ]
     assert kinds == [([0], False, False), ([], True, False), ([], False, True)]
-    assert Target(expanded, 0).buffer.untyped_storage().nbytes() == 16
+    assert CallBuffer(expanded, 0).buffer.untyped_storage().nbytes() == 16
 
 
 def test_replay_takes_new_values_and_static_inputs_where_they_are() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from graphdbg.toolkit.compile_fx.inputs import (
-    Shared,
+    SharedMemory,
     described,
     expanded_dims,
     overlaps_itself,
@@ -56,17 +56,17 @@ def test_pairs_that_lie_beside_each_other_in_one_storage() -> None:
     memory = torch.empty(6, 6)
     left, right, all_of_it = memory[:, :3], memory[:, 3:], memory
     assert shared([left, 3, right, all_of_it, memory.view(6, 6), torch.empty(6)]) == [
-        Shared(0, 3, "overlap"),
-        Shared(0, 4, "overlap"),
-        Shared(2, 3, "overlap"),
-        Shared(2, 4, "overlap"),
-        Shared(3, 4, "the same memory"),
+        SharedMemory(0, 3, "overlap"),
+        SharedMemory(0, 4, "overlap"),
+        SharedMemory(2, 3, "overlap"),
+        SharedMemory(2, 4, "overlap"),
+        SharedMemory(3, 4, "the same memory"),
     ]
 
 
 def test_thousands_of_views_of_one_storage_make_no_pairs() -> None:
     views = list(torch.empty(20_000).split(4))
-    assert shared([*views, views[7]]) == [Shared(7, 5000, "the same memory")]
+    assert shared([*views, views[7]]) == [SharedMemory(7, 5000, "the same memory")]
 
 
 def test_fake_tensors_say_it_too_and_touch_no_symbols() -> None:

@@ -90,7 +90,10 @@ def test_frozen_code_is_stocks(model: str) -> None:
 def _same_under(name: str, cell: Cell) -> None:
     stock = codes_of(cell, STOCK, **SETTINGS[name])
     assert stock.texts
-    assert first_difference(stock, codes_of(cell, OURS, **SETTINGS[name])) is None
+    difference = first_difference(stock, codes_of(cell, OURS, **SETTINGS[name]))
+    if difference is not None and first_difference(stock, codes_of(cell, STOCK, **SETTINGS[name])) is not None:
+        pytest.skip(f"the code of this torch differs from compile to compile: {difference}")
+    assert difference is None
 
 
 def _branches(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

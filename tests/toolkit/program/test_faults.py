@@ -19,6 +19,7 @@ from typing import Any, cast
 import pytest
 
 from graphdbg.dumps.errors import NotRegisteredError
+from graphdbg.toolkit.blame.bisect import INTERRUPTED
 from graphdbg.toolkit.isolation.imports import TRUST
 from graphdbg.toolkit.program import judging
 from graphdbg.toolkit.program.concluding import departs
@@ -237,6 +238,9 @@ def test_a_search_that_ends_before_it_found_anything_says_nothing_of_the_graph(m
     judging._judge(judged, run, None, (), False, lines.append, lambda: False, time.monotonic() + 50.0)
     assert judged.verdict == wrong and not judged.op
     assert lines == ["looking for what is to blame in 0_0/dynamo", lines[1]] and lines[1].startswith("not found in the")
+    ended.stopped = INTERRUPTED
+    judging._judge(judged, run, None, (), False, lines.append, lambda: False, time.monotonic() + 50.0)
+    assert lines[-1] == "interrupted before it was found"
 
 
 @pytest.mark.parametrize(("left_s", "limits"), [(-1.0, []), (40.0, [40.0])])

@@ -365,7 +365,10 @@ def test_a_coroutine_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) 
         return x * 2
 
     with graphdbg.shadow(tmp_path / "found") as found:
-        torch.compile(step, backend="aot_eager")(torch.ones(1)).close()  # torch 2.13 may crash later where one runs
+        try:
+            torch.compile(step, backend="aot_eager")(torch.ones(1)).close()  # torch 2.13 may crash later where one runs
+        except torch._dynamo.exc.InternalTorchDynamoError:
+            pytest.skip("this Dynamo cannot read a coroutine of this Python")
     assert "it returns a generator or a coroutine, which does its work only after the call" in found.verdict.reason
     assert not [one for one in recwarn if "never awaited" in str(one.message)]
 

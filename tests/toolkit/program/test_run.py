@@ -30,7 +30,7 @@ from graphdbg.toolkit.program import judging
 from graphdbg.toolkit.program.comparing import Left, judged, said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
-from graphdbg.toolkit.program.records import FILE, Call, CallRung, Program
+from graphdbg.toolkit.program.records import FILE, LOST, Call, CallRung, Program
 from graphdbg.toolkit.program.run import _Program, range_of, triage_program
 from graphdbg.toolkit.triage.ranking import GraphRow
 from graphdbg.toolkit.verdicts.signature import Signature
@@ -239,6 +239,17 @@ def test_what_the_time_did_not_suffice_for_comes_next(tmp_path: Path, monkeypatc
     assert found.notes == ["the time was over (--max-time) before 2 more calls that were asked for could be looked at"]
     assert found.verdict.verdict == "ok"
     assert found.verdict.next[0] == "graphdbg triage --max-time 120 -- true train.py"
+
+
+def test_what_ended_the_context_of_a_device_is_recorded_with_the_inputs_of_its_step(tmp_path: Path) -> None:
+    in_eager = Call("1:1", "step", "train.py", 3, 2, why=f"eager raises AcceleratorError, {LOST}")
+    alone, *steps = concluded(Program([in_eager]), tmp_path, JudgedCall(), ["train.py"], 1).verdict.next
+    assert alone == "env CUDA_LAUNCH_BLOCKING=1 TORCHDYNAMO_DISABLE=1 python train.py"
+    crash = Verdict("fails", "crash", "compiler", "inductor", "it raises AcceleratorError")
+    compiled = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("inductor", crash)])
+    compiled.recorded = f"its graphs were not recorded: {LOST}"
+    assert concluded(Program([compiled]), tmp_path, JudgedCall(), ["train.py"]).verdict.next == steps
+    assert steps[0].startswith("graphdbg dump --when error -o ") and steps[1].startswith("graphdbg triage ")
 
 
 def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_import_hook_calls_back_once_and_restores_the_loader(tmp_path, monkeypat
     (tmp_path / "watched_module.py").write_text("value = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     called = []
+    importing.unwatch()  # what an earlier test still waits for
     importing.watch({"watched_module": called.append})
     try:
         module = importlib.import_module("watched_module")

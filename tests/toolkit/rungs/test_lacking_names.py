@@ -50,8 +50,8 @@ def test_a_module_that_is_gone_is_said_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_command_says_it_and_ends_with_code_3() -> None:
     from graphdbg.toolkit.isolation.child import failure_of
-    from graphdbg.toolkit.isolation.protocol import Answer, raise_refusal
+    from graphdbg.toolkit.isolation.protocol import TaskResult, raise_refusal
 
     with pytest.raises(LacksName, match=r"no torch\._guards\.tracing, which is needed by") as raised:
-        raise_refusal(Answer(1, "exception", error=failure_of(NAMES._lacks("tracing", AttributeError()))))
+        raise_refusal(TaskResult(1, "exception", error=failure_of(NAMES._lacks("tracing", AttributeError()))))
     assert raised.value.exit_code == 3

@@ -38,7 +38,7 @@ from graphdbg.toolkit.triage.symptoms import (
 from graphdbg.toolkit.verdicts import own_passes
 from graphdbg.toolkit.verdicts.ladder_words import whole_program
 from graphdbg.toolkit.verdicts.outcome import Outcome
-from graphdbg.toolkit.verdicts.own_passes import Pass
+from graphdbg.toolkit.verdicts.own_passes import OwnPass
 from graphdbg.toolkit.verdicts.verdict import NOT_JUDGED, OK, Verdict
 from tests.dumps.graph_text import graph
 from tests.dumps.test_diff_command import write_run
@@ -151,7 +151,7 @@ def test_a_pass_of_the_users_is_at_fault_where_a_graph_is_quick_without_it(parte
     times = {("slow_passes",): Steady(1.0, 0.01, 30, True), (): Steady(without_s, 0.01, 30, without_s > 0.5)}
     monkeypatch.setattr(symptoms, "measure", lambda saved, server, how: times[how.imports])
     monkeypatch.setattr(symptoms, "_slow_compile", lambda *_: None)
-    mine = Pass("post_grad_custom_post_pass", "clip", "team/slow_passes.py", 3)
+    mine = OwnPass("post_grad_custom_post_pass", "clip", "team/slow_passes.py", 3)
     monkeypatch.setattr(symptoms, "passes", lambda saved, all: [mine])
     row = GraphRow("inductor", OK, id="0_0/dynamo", stage="dynamo")
     text, verdict = steady(slow, RunTriage([row], [], []), How(imports=("slow_passes",)))

@@ -18,17 +18,17 @@ from graphdbg.toolkit.live.eager import clone_inputs, draw_like_kernels, has_ker
 from graphdbg.toolkit.live.entries import shared_fakes
 from graphdbg.toolkit.live.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
-from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
+from graphdbg.toolkit.triton.interpreting.session import Interpretation, InterpretedLaunch, LaunchObserver
 
 
-class Seen(Observer):
+class Seen(LaunchObserver):
     """What ran: each launch, and operators of the library."""
 
     def __init__(self) -> None:
-        self.launches: list[Launch] = []
+        self.launches: list[InterpretedLaunch] = []
         self.calls: list[str] = []
 
-    def before(self, launch: Launch) -> None:
+    def before(self, launch: InterpretedLaunch) -> None:
         self.launches.append(launch)
 
     def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:

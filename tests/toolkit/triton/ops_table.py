@@ -148,6 +148,8 @@ NOT_THERE: dict[tuple[str, torch.dtype], str] = {
     ("nextafter", torch.bfloat16): "Inductor steps in float32 and rounds back",
     ("nextafter", torch.float16): "Inductor steps in float32 and rounds back",
 }
+if torch.__version__ < (2, 13):
+    NOT_THERE |= {("frexp", dtype): "Triton's exponent of infinity and NaN is not 0" for dtype in _BITS}
 """Where Inductor's kernels are not eager's on a GPU either."""
 NO_HALF = {
     "bessel_j0",

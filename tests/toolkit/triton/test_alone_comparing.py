@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphdbg.toolkit.launching.alone import against_interpreter, flat, view
-from graphdbg.toolkit.launching.launches import Tensor
+from graphdbg.toolkit.launching.launches import TensorLayout
 
 OLD = torch.zeros(1000)
 WANT = torch.linspace(-2, 2, 1000)
@@ -84,5 +84,7 @@ def test_every_dtype_of_an_argument_is_compared(dtype: torch.dtype) -> None:
 
 def test_a_view_of_bytes() -> None:
     data = bytes(memoryview(torch.arange(12, dtype=torch.float32).numpy()))
-    assert torch.equal(view(data, Tensor("float32", (2, 3), (1, 4), 1, 0)), torch.tensor([[1.0, 5, 9], [2, 6, 10]]))
-    assert view(b"", Tensor("float32", (0,), (1,), 0, 0)).shape == (0,)
+    assert torch.equal(
+        view(data, TensorLayout("float32", (2, 3), (1, 4), 1, 0)), torch.tensor([[1.0, 5, 9], [2, 6, 10]])
+    )
+    assert view(b"", TensorLayout("float32", (0,), (1,), 0, 0)).shape == (0,)

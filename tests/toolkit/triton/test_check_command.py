@@ -17,7 +17,7 @@ import torch
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.kernel_checks.findings import Checked, KernelFault, UserLine
+from graphdbg.toolkit.kernel_checks.findings import CheckedKernels, KernelFault, UserLine
 from graphdbg.toolkit.kernel_checks.showing import shown, task, text
 from graphdbg.toolkit.live.how import How
 
@@ -47,7 +47,7 @@ def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program
         ["index", "add_1"],
         [UserLine("model.py:41", "x = self.embed[idx]")],
     )
-    found = Checked([one], [], 6, [], 9, 3, 1.2, 4.92)
+    found = CheckedKernels([one], [], 6, [], 9, 3, 1.2, 4.92)
     assert text(found, "run/0_0/forward").splitlines() == [
         "run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: 1 finding",
         "1 out-of-bounds load   triton_poi_fused_index_2, launch 4, program (17,0,0), lanes 3..31 (29), in 12 programs",
@@ -79,7 +79,7 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_eager_need_not_run(folder: Path) -> None:
     payload = {"path": str(folder / "wrong"), "seed": 0, "imports": [], "kernel": None}
-    found = msgspec.convert(task(payload), Checked)
+    found = msgspec.convert(task(payload), CheckedKernels)
     assert {one.kind for one in found.findings} == {"load", "assert"}
     assert any("eager itself fails at node index" in one for one in found.unchecked)
     with pytest.raises(

@@ -9,7 +9,7 @@ from graphdbg.toolkit.live.case import Live
 
 pytest.importorskip("triton")
 
-from graphdbg.toolkit.kernel_checks.findings import Checked
+from graphdbg.toolkit.kernel_checks.findings import CheckedKernels
 
 from .mutating import MUTATIONS, mutated
 from .planted import INPUTS, Graph, graph
@@ -27,7 +27,7 @@ CASES = [
 FAST = ("accumulated in low precision", "wrong identity of a reduction")
 
 
-def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], Checked]:
+def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], CheckedKernels]:
     from graphdbg.toolkit.kernel_checks.run import checked
 
     changed: list[str] = []

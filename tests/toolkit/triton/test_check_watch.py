@@ -22,7 +22,7 @@ from graphdbg.toolkit.kernel_checks.wrapper import Wrappers
 from graphdbg.toolkit.triton.interpreting import launching
 from graphdbg.toolkit.triton.interpreting.language import interpreted
 from graphdbg.toolkit.triton.interpreting.memory import Memory
-from graphdbg.toolkit.triton.interpreting.session import Launch
+from graphdbg.toolkit.triton.interpreting.session import InterpretedLaunch
 
 
 def checked(
@@ -35,7 +35,7 @@ def checked(
     checking = Checking(Wrappers())
     for place in fresh:
         checking.allocated(tensors[place])
-    launch = Launch(
+    launch = InterpretedLaunch(
         function.__name__,
         0,
         arguments,

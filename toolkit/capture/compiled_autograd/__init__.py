@@ -1,7 +1,7 @@
 """Compiled autograd: the whole backward of an ordinary `loss.backward()` as one graph.
 
-Torch's own AutogradCompilerInstance captures; ours are the contexts, the passes that can be seen and left out
-(`passes.PASSES`), and the tape that writes what really ran. Importing this package imports no torch.
+Torch's own AutogradCompilerInstance captures; this package adds the contexts, the passes that can be observed and left
+out (`passes.PASSES`), and the tape that records what really ran. Importing this package imports no torch.
 
 >>> from graphdbg.toolkit.capture.compiled_autograd.capturer import capturing
 >>> with capturing() as captures:

@@ -3,10 +3,10 @@
 
 Also: switching compiled autograd on and off for a block, and putting torch's state back.
 
-A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is looked
-at and not run; then the eager engine runs it, as it would have, under a tape. So gradients, hooks and callbacks are the
-eager engine's own, once each, and the order of additions too, which a run of the captured graph would change. All
-others just run.
+A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is
+inspected and not run; then the eager engine runs the backward as usual, under a tape. So gradients, hooks, callbacks
+and the order of additions are the eager engine's own; a run of the captured graph would change that order. All other
+backwards just run.
 
 >>> with capturing() as captures:
 ...     model(x).sum().backward()
@@ -33,8 +33,8 @@ from ....dumps.schema import InputRecord
 from ....dumps.wording import raised_line
 from ... import torch_private as t
 from ...torch_private.unseen import alone, seen, unseen
-from .passes import CaptureRecord, PassReport, watched
-from .places import BackwardNames, Calls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk
+from .passes import CaptureRecord, TapePassReport, watched
+from .places import BackwardNames, HookCalls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
 
@@ -43,7 +43,8 @@ from .tape import Tape
 def enable(
     compiler_fn: Callable[[Any], Callable[..., Any]], *, dynamic: bool = True, instance: Any = None
 ) -> Iterator[None]:
-    """Captures every backward in the block as a graph and calls `compiler_fn(graph)` for what runs it.
+    """Captures every backward in the block as a graph and calls `compiler_fn(graph)`, which returns the function to
+    run.
 
     The graph takes (inputs, sizes, scalars, hooks, packed data), five lists. `dynamic`: a size that changes becomes a
     symbol. `instance` is the class of the capturing object, torch's AutogradCompilerInstance or one derived from it.
@@ -54,7 +55,7 @@ def enable(
             yield
         return
     if torch.cuda.is_available():
-        t.look_up("cudagraph_trees")  # a capture asks this module, which nobody may have imported yet
+        t.look_up("cudagraph_trees")  # a capture uses this module, which may not be imported yet
     factory = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
     with _state(factory, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
         yield
@@ -93,18 +94,19 @@ def _state(compiler: Any, dynamic: bool, *, on: bool) -> Iterator[None]:
 
 
 MAX_SIZES = 4
-"""Backwards of one structure that are recorded, each for other sizes."""
+"""How many backwards of one structure are recorded, each with other sizes."""
 
 
 @dataclass
 class Backward:
     """One recorded backward. `module` is a flat ATen graph; `values` are its inputs before it ran, in placeholder
-    order, None where they were not kept; `outputs` says of what each output is the gradient.
+    order, None where they were not kept; `outputs` names each output ("weight.grad", "output[0]").
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by
     number, `forward` the forward as they record it (`places.forward_of`); `reason` says why it was recorded again;
-    `fixed` counts numbers that were read from tensors, `hooks` are those that ran, operators or not; `shared` names
-    inputs of one memory that is written to, which a replay keeps apart; `error` is what the backward raised.
+    `fixed` counts numbers that were read from tensors, `hooks` are those that ran, also those that ran no operator;
+    `shared` names inputs that share memory which is written to (a replay keeps them apart); `error` is what the
+    backward raised.
     """
 
     number: int
@@ -114,7 +116,7 @@ class Backward:
     outputs: list[str]
     nodes: dict[int, str]
     forward: list[tuple[str, int, list[int], list[int]]]
-    passes: list[PassReport]
+    passes: list[TapePassReport]
     captured: torch.fx.GraphModule | None
     uncaptured: str = ""
     reason: str = ""
@@ -140,7 +142,7 @@ class _LookedAt(Exception):
 
 @dataclass
 class _Look:
-    """The result of a capture: torch's graph, or why there is none; `done` when the backward ran after all."""
+    """The result of a capture: torch's graph, or why there is none; `done`: the backward ran after all."""
 
     graph: torch.fx.GraphModule | None = None
     record: CaptureRecord = field(default_factory=CaptureRecord)
@@ -151,8 +153,8 @@ class _Look:
 
 @dataclass
 class _New:
-    """A backward to record: its autograd nodes in order, why it is recorded again, what it shares with others of its
-    structure."""
+    """A backward to record: its autograd nodes in order, why it is recorded again, and the key that it shares with
+    backwards which differ in sizes alone."""
 
     order: list[Any]
     reason: str
@@ -175,8 +177,8 @@ class _Here(threading.local):
 
 
 class Capturer:
-    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `on_backward` with it
-    afterwards, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
+    """Records backwards. `begun(number, captured)` is called before a new backward runs, `on_backward(backward)` after
+    it ran, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
     """
 
     def __init__(
@@ -191,8 +193,8 @@ class Capturer:
         self.left_out: Counter[str] = Counter()
         self.seen: dict[Any, list[Any]] = {}
         self._last: dict[Any, torch.fx.GraphModule] = {}
-        """What was recorded last of one structure, parameters and dtypes: the next sizes may make it a graph with
-        symbols."""
+        """The last recorded graph of each structure, parameters and dtypes; together with a graph of other sizes it may
+        become one with symbols."""
         self._symbolic: set[Any] = set()
         self.quiet = 0
         """Backwards since the last new one."""
@@ -204,8 +206,9 @@ class Capturer:
         self._count = 0
 
     def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """Returns what torch.autograd's own call into the engine, `original(t_outputs, ...)`, returns."""
-        if self._here.busy or _is_traced(t_outputs):  # a hook's belongs to the backward around it; a tracer's is no run
+        """Runs a backward, and records it where it is new; returns the result of the engine call `original(t_outputs,
+        ...)`."""
+        if self._here.busy or _is_traced(t_outputs):  # a hook's belongs to the one around it; a tracer's is no run
             return original(t_outputs, *args, **kwargs)
         self._here.busy = True
         with self._gate:
@@ -228,7 +231,8 @@ class Capturer:
                 self._running -= 1
 
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
-        """What is known of a backward before it is recorded."""
+        """The backward to record; None where it is known already or cannot be recorded, which `left_out` counts by
+        reason."""
         if t.in_compiled_autograd_region or t.compiled_autograd_enabled:
             return self._leave("the script turns compiled autograd on itself")
         try:
@@ -236,7 +240,7 @@ class Capturer:
             if reason := _not_to_be_watched(order[1:]):
                 return self._leave(reason)
             structure, sizes = shape_of(order)
-        except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
+        except Exception as error:  # noqa: BLE001 - must not break the script; reported at the end
             return self._leave(f"its autograd graph could not be read ({type(error).__name__}: {error})")
         known = self.seen.get(structure, ())
         alike = structure, tuple(apart for _, apart in sizes)
@@ -284,12 +288,12 @@ class Capturer:
             places = TapePlaces(order, names.source)
             tape = Tape(places.now, names.name, self.kept)
             self.begun(number, look.graph)
-        except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
+        except Exception as error:  # noqa: BLE001 - must not break the script; reported at the end
             self.left_out[f"it could not be prepared ({type(error).__name__}: {error})"] += 1
             return original(t_outputs, *args, **kwargs)
         error: BaseException | None = None
         returned: Any = ()
-        calls = Calls(places)
+        calls = HookCalls(places)
         try:
             with torch.autograd.set_multithreading_enabled(False), _parts_written(order, tape, calls), calls, tape:
                 returned = original(t_outputs, *args, **kwargs)
@@ -356,7 +360,7 @@ def _outputs(tape: Tape, names: BackwardNames, returned: Any) -> tuple[list[Any]
 
 def _other_sizes(structure: Any, before: Any, now: Any) -> str:
     for number, ((old, _), (new, _)) in enumerate(zip(before, now, strict=True)):
-        if len(old) != len(new):  # of a node that accumulates: the parameter's, and the gradient's that is there
+        if len(old) != len(new):  # of AccumulateGrad: the parameter's size, and that of a gradient it has already
             article = "a" if len(new) > len(old) else "no"
             return f"{structure[number][0]} (NodeCall {number + 1}) finds {article} gradient this time"
         if old != new:
@@ -369,8 +373,8 @@ def _text(sizes: Any) -> str:
 
 
 class Captures(list[Backward]):
-    """The recorded backwards. `reasons` counts those that were not recorded by reason; where there was none at all, it
-    says why."""
+    """The recorded backwards. `reasons` counts backwards that were not recorded, by reason; where the block called
+    none, it says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -384,8 +388,8 @@ class Captures(list[Backward]):
 
 @contextmanager
 def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Captures]:
-    """Records every new top-level backward in the block into the list it gives. `keep`: copies of the inputs are kept
-    in `values`. Warns when the block ended and nothing was recorded, and says why, as the list's `reasons` do.
+    """Records every new top-level backward in the block into the list that it yields. `keep`: copies of the inputs are
+    kept in `values`. Warns at the end of the block if nothing was recorded, with the list's `reasons`.
 
     `skip` names passes of `passes.PASSES` to leave out.
     """
@@ -413,7 +417,7 @@ def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Capt
 
 @contextmanager
 def interposed(owner: Capturer) -> Iterator[None]:
-    """Sends every call into the engine by `owner` while the block runs."""
+    """Routes every call into the autograd engine through `owner` while the block runs."""
     with ExitStack() as stack:
         for name in ("engine_call", "graph_engine_call"):
             theirs = functools.partial(seen, t.look_up(name))
@@ -422,8 +426,8 @@ def interposed(owner: Capturer) -> Iterator[None]:
 
 
 _OTHERWISE_UNDER_A_MODE = frozenset({"ProdBackward0", "ProdBackward1", "CumprodBackward0"})
-"""Derivative formulas that take another way when any dispatch mode is active (`isTensorSubclassLike` in
-FunctionsManual.cpp), with other last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
+"""Derivative formulas that compute in another way while a dispatch mode is active (`isTensorSubclassLike` in
+FunctionsManual.cpp): their results differ in the last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
 
 
 def _not_to_be_watched(nodes: Iterable[Any]) -> str:
@@ -445,7 +449,7 @@ def _part_of(node: Any) -> Any:
 
 
 @contextmanager
-def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[None]:
+def _parts_written(order: Sequence[Any], tape: Tape, calls: HookCalls) -> Iterator[None]:
     """Runs compiled parts of a backward as they are, and adds their graphs to the tape's."""
     with ExitStack() as stack:
         for part in {_part_of(node) for node in order if node is not None} - {None}:
@@ -459,7 +463,8 @@ def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[N
 
 
 def _is_traced(outputs: Sequence[Any]) -> bool:
-    """Whether a backward is a tracer's (AOTAutograd, make_fx, Dynamo, torch.func) and no run of the program's."""
+    """Whether a tracer (AOTAutograd, make_fx, Dynamo, torch.func) calls this backward, so that it is no run of the
+    program's."""
     if t.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
         return True
     tracers = (t.FakeTensorMode, t.ProxyTorchDispatchMode, t.FunctionalTensorMode, t.FakeTensor, t.FunctionalTensor)

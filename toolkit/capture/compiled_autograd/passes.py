@@ -37,7 +37,7 @@ PASSES = (
 
 
 @dataclass
-class PassReport:
+class TapePassReport:
     """What one pass did: `nodes` before, how many it `moved`, `removed` or `changed`, and its time in seconds."""
 
     name: str
@@ -48,7 +48,7 @@ class PassReport:
     skipped: bool = False
 
 
-def observed(name: str, run: Callable[..., Any], graph: fx.Graph, reports: list[PassReport], *, skip: bool) -> Any:
+def observed(name: str, run: Callable[..., Any], graph: fx.Graph, reports: list[TapePassReport], *, skip: bool) -> Any:
     """Runs a pass (or, with `skip`, does not) and appends its report."""
     before = list(graph.nodes)
     start = time.perf_counter()
@@ -57,7 +57,7 @@ def observed(name: str, run: Callable[..., Any], graph: fx.Graph, reports: list[
     after = list(graph.nodes)
     kept = set(after)
     moved = len(result) if isinstance(result, list) else _moved([node for node in before if node in kept], after)
-    reports.append(PassReport(name, len(before), moved, len(before) - len(after), seconds, skip))
+    reports.append(TapePassReport(name, len(before), moved, len(before) - len(after), seconds, skip))
     return result
 
 
@@ -122,7 +122,7 @@ def _is_item(node: fx.Node) -> bool:
 
 
 def _whole(node: fx.Node) -> fx.Node:
-    """The value that an item is taken from; what a placeholder holds is itself."""
+    """The node that a getitem takes its item from; an item of a placeholder stands for itself."""
     return node.args[0] if _is_item(node) and not _is_input(node) else node  # pyright: ignore[reportReturnType]
 
 
@@ -145,7 +145,7 @@ class CaptureRecord:
         self.number = -1
         self.nodes: dict[int, str] = {}
         self.reasons: list[str] = []
-        self.passes: list[PassReport] = []
+        self.passes: list[TapePassReport] = []
         self.moved_inputs: list[int] = []
 
 

@@ -47,8 +47,9 @@ _HOOK_FILES = tuple(f"{_TORCH}/{name}" for name in ("utils/hooks.py", "autograd/
 
 @dataclass
 class TapePlace:
-    """The autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom Function whose Python runs, the forward's
-    lines, the sequence number; where it accumulates a gradient the node itself and a name for the gradient.
+    """Where in the backward an operator runs: the autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom
+    Function whose Python runs, the forward's lines, the sequence number. Of a node that accumulates a gradient also the
+    node itself, and a name for the gradient.
     """
 
     node: str = ""
@@ -60,7 +61,8 @@ class TapePlace:
 
 
 class TapePlaces:
-    """The place of the operator that is about to run. `order` is what `walk` gave, `called` names a parameter."""
+    """Finds the place of the operator that is about to run. `order` is the result of `walk`, `called` names a
+    parameter."""
 
     def __init__(self, order: Sequence[Any], called: Callable[[Any], str]) -> None:
         self._called = called
@@ -87,12 +89,12 @@ class TapePlaces:
         return TapePlace(place.node, hook, place.stack, place.seq_nr) if hook else place
 
 
-class Calls:
-    """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as
-    well.
+class HookCalls:
+    """Collects the hooks that the engine calls while this is entered, also those that run no operator, and the
+    callbacks at the end of the backward.
 
-    The interpreter reports calls (`sys.setprofile`). It reports none where the program has a profiler of its own there,
-    or where Dynamo is at work, which passes over what runs under a profiler.
+    The interpreter reports calls (`sys.setprofile`). Nothing is collected where the program has a profiler of its own,
+    or where Dynamo is at work, because Dynamo skips frames that run under a profiler.
     """
 
     def __init__(self, places: TapePlaces) -> None:
@@ -100,7 +102,7 @@ class Calls:
         self._places = places
         self._on = False
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> HookCalls:
         self._on = sys.getprofile() is None and not at_work()
         if self._on:
             sys.setprofile(self._called)
@@ -201,7 +203,7 @@ def forward_lines(node: Any) -> str:
 
 
 def _python() -> str:
-    """The Python that the engine called and that runs now, by name: a hook or a custom Function's backward; "" for
+    """The name of the running Python function that the engine called: a hook or a custom Function's backward; "" for
     none."""
     function_frame: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
@@ -242,8 +244,8 @@ def _sequence(node: Any) -> int:
 
 
 def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
-    """The sizes of the gradients that an autograd node takes; for one that accumulates, those of the parameter, and of
-    the gradient that is there.
+    """The shapes of the gradients that an autograd node takes; for one that accumulates, the shape of its parameter,
+    and of the gradient that this has already.
     """
     variable = getattr(node, "variable", None)
     if variable is not None:
@@ -321,8 +323,8 @@ class BackwardNames:
 
 
 def parameters() -> list[tuple[str, torch.Tensor]]:
-    """Every parameter that a module holds, with its path; with the class name in front where several outermost modules
-    hold some."""
+    """Every parameter of the process's modules, with its path; prefixed with the class name where several outermost
+    modules hold parameters."""
     modules = [
         each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module) and "_modules" in vars(each)
     ]

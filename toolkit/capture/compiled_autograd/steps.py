@@ -1,10 +1,10 @@
 # pyright: basic
 """Dynamo's graph of a captured backward, with each step of autograd as the operators that it runs.
 
-Torch's compiled autograd leaves them whole: the C++ backward of each autograd node, `validate_outputs`, the prologue of
-a compiled part, the accumulation of a gradient. They are functions of this process alone, made when a node is first
-captured, so a saved graph could not call them. Each is traced with the fake values that Dynamo gave its arguments, as
-AOTAutograd traces it next. A step that cannot be traced stays what it is.
+Torch's compiled autograd leaves these steps whole: the C++ backward of each autograd node, `validate_outputs`, the
+prologue of a compiled part, the accumulation of a gradient. They are functions of this process alone, made when a node
+is first captured, so a saved graph could not call them. Each is traced with the fake values that Dynamo gave its
+arguments, as AOTAutograd traces it next. A step that cannot be traced stays as it is.
 
 For example:
 
@@ -27,8 +27,8 @@ from ... import torch_private as t
 
 
 def spelt_out(gm: fx.GraphModule, place_of: Callable[[fx.Node], dict[str, str]] = lambda node: {}) -> fx.GraphModule:
-    """A copy of the graph without steps, or the graph itself where it has none. `place_of` gives the meta that says
-    where in the backward a node is ("autograd_node", "hook")."""
+    """Returns a copy of the graph with each autograd step replaced by its operators, or the graph itself where it has
+    none. `place_of` gives the meta that says where in the backward a node is ("autograd_node", "hook")."""
     if not any(is_step(node) for node in gm.graph.nodes):
         return gm
     graph = fx.Graph()
@@ -62,7 +62,8 @@ def is_step(node: fx.Node) -> bool:
 
 
 def _traced(step: fx.Node) -> fx.GraphModule | None:
-    """The graph of what a step runs, which takes the nodes it uses in order; None where it cannot be traced."""
+    """Traces a step: returns its graph, whose inputs are the step's input nodes in order; None where it cannot be
+    traced."""
     inputs = list(step.all_input_nodes)
     values = [node.meta.get("example_value") for node in inputs]
 

@@ -32,7 +32,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Expression:
+class SizeExpression:
     """`factor * product of the symbols + added`; symbols by number."""
 
     factor: int
@@ -58,8 +58,8 @@ class Sizes:
     def __init__(self) -> None:
         self.symbols: list[Pair] = []
 
-    def expression(self, pair: Pair, *, new: bool = False) -> Expression:
-        """The expression that gives both numbers of a pair; with `new`, another symbol where none does."""
+    def expression(self, pair: Pair, *, new: bool = False) -> SizeExpression:
+        """The expression that gives both numbers of a pair; with `new`, a new symbol where no expression does."""
         first, second = pair
         chosen: list[tuple[int, ...]] = [(number,) for number in range(len(self.symbols))]
         chosen += itertools.combinations_with_replacement(range(len(self.symbols)), 2)
@@ -69,14 +69,14 @@ class Sizes:
         for numbers, at_first, at_second in products:
             factor = first // (at_first or 1)
             if at_first and at_second and (factor * at_first, factor * at_second) == pair:
-                return Expression(factor, numbers)
+                return SizeExpression(factor, numbers)
         for numbers, at_first, at_second in products:
             if first - at_first == second - at_second:
-                return Expression(1, numbers, first - at_first)
+                return SizeExpression(1, numbers, first - at_first)
         if not new or min(pair) < 2:
             raise _NoSymbols(f"no expression over the changed sizes gives {first} and then {second}")
         self.symbols.append(pair)
-        return Expression(1, (len(self.symbols) - 1,))
+        return SizeExpression(1, (len(self.symbols) - 1,))
 
 
 def with_symbols(first: fx.GraphModule, second: fx.GraphModule) -> fx.GraphModule | str:
@@ -100,7 +100,7 @@ class _Common:
         self.mode = t.FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.made: dict[fx.Node, fx.Node] = {}
         self.names: dict[str, fx.Node] = {}
-        self.numbers: dict[Expression, fx.Node] = {}
+        self.numbers: dict[SizeExpression, fx.Node] = {}
         self.values: list[Any] = []
         self.homes: list[tuple[fx.Node, int]] = []
         self.new = fx.Graph()
@@ -183,7 +183,7 @@ class _Common:
             raise _NoSymbols(f"{first} and {second} are different arguments")
         return second
 
-    def _number_node(self, expression: Expression) -> fx.Node:
+    def _number_node(self, expression: SizeExpression) -> fx.Node:
         node = self.numbers.get(expression)
         if node is None:
             symbols = [self._size_node(number) for number in expression.symbols]
@@ -196,7 +196,7 @@ class _Common:
         return node
 
     def _size_node(self, number: int) -> fx.Node:
-        key = Expression(1, (number,))
+        key = SizeExpression(1, (number,))
         if key not in self.numbers:
             home = next((home for home in self.homes if self._is(home, number)), None)
             if home is None:

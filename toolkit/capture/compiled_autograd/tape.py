@@ -1,11 +1,11 @@
 # pyright: basic
 """A graph of what really ran: every ATen operator of one backward of the eager engine, with its values' metadata.
 
-A TorchDispatchMode below autograd. Each operator runs once, as it would have run, on the values that were there, and a
-node is written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder
-at its first use, before anything in this backward wrote to it. Holds no tensor: values are found again by weak
-references. A number read from a tensor (`.item()`) is what it was in this run, `fixed` counts those; random numbers (a
-checkpoint draws them again, from a state of its own) are inputs.
+A TorchDispatchMode below autograd. Each operator runs once, unchanged, on the values that were there, and a node is
+recorded for it. A tensor that no node made (a weight, a saved activation, a tensor that a hook holds) becomes a
+placeholder at its first use, before anything in this backward wrote to it. The tape holds no tensor: values are found
+again by weak references. A number read from a tensor (`.item()`) is a constant of this run, counted in `fixed`; random
+numbers (a checkpoint draws them again, from a state of its own) are inputs.
 
 For example:
 
@@ -37,7 +37,7 @@ class Tape(EagerMode):
     """Writes the operators that run while it is active.
 
     `where()` is the place in the backward; `name_of(value, place)` proposes a name for a placeholder, `kept(name,
-    value)` is called with it at its first use.
+    value)` is called with each placeholder's value at its first use.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Tape(EagerMode):
         if self._paused:
             return func(*args, **kwargs)
         if any(kind not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for kind in types):
-            return NotImplemented  # a subclass takes itself apart first; what it is made of comes by here again
+            return NotImplemented  # a subclass unwraps itself first; its inner tensors are dispatched here again
         place = self._guarded(self._where)
         given = self._guarded(self._arguments, (tuple(args), kwargs), place)
         output = func(*args, **kwargs)
@@ -104,8 +104,7 @@ class Tape(EagerMode):
                 self._bind(value, node)
 
     def hold(self, value: Any) -> fx.Node:
-        """A node for what is no tensor and is called or passed on: the body of a higher-order operator, a process
-        group."""
+        """A get_attr node for a value that is no tensor: the body of a higher-order operator, a process group."""
         name = f"held_{self._bodies}"
         self._bodies += 1
         setattr(self.root, name, value)
@@ -120,7 +119,8 @@ class Tape(EagerMode):
         return self._guarded(self._finish, outputs)
 
     def shared_and_written(self) -> list[str]:
-        """Names of inputs of one memory, where something writes to it: each is an input of its own in the graph."""
+        """Names of the inputs that share memory which the backward writes to; each is an input of its own in the
+        graph."""
         several = Counter(self._memory.values())
         return [node.name for node, key in self._memory.items() if several[key] > 1 and key in self._written]
 
@@ -244,7 +244,7 @@ class _Part(fx.Interpreter):
         return fx.map_arg(self.copied.output_node().args[0], self.nodes.__getitem__)
 
     def run_node(self, n: fx.Node) -> Any:
-        """One node, on fake values; written where it makes a tensor."""
+        """Runs one node on fake values, and copies it to the tape where it makes a tensor."""
         output = super().run_node(n)
         if n.op == "get_attr":
             self.nodes[n] = self.tape.hold(output)
@@ -273,7 +273,7 @@ def _view_key(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _written(func: Any, output: Any) -> list[int]:
-    """The memories that an operator wrote to, as far as it returns what it wrote."""
+    """The storage keys of what a mutating operator returns, which is taken for the memory that it wrote to."""
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []

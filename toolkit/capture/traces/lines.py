@@ -29,7 +29,7 @@ _RANK = re.compile(r"_rank_(\d+)_")
 
 @dataclass
 class TraceLine:
-    """One line: its kind (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its
+    """One entry: its kind (`name`: the name of an artifact), the id of its compile ("0/1_2", "" for none), and its
     payload."""
 
     kind: str
@@ -60,8 +60,8 @@ def is_trace(path: Path) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """The entries of a trace, without the payloads that hold no graph. Raises UnreadableError for a file that is
-    none."""
+    """Reads a trace, without the kinds of entries that no graph needs. Raises UnreadableError for a file that cannot be
+    read."""
     trace, bad, payload = Trace(path), 0, list[bytes]()
     named = _RANK.search(path.name)
     rank = int(named[1]) if named else None

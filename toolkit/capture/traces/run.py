@@ -1,4 +1,4 @@
-"""A run of all graphs in structured traces, one process for each rank, or in a folder of TORCH_COMPILE_DEBUG.
+"""Imports the graphs of structured traces, one process for each rank, or of a TORCH_COMPILE_DEBUG folder, as a run.
 
 Also: one process as its trace records it: which graphs it compiled, in their order, with what is known of their
 inputs, how each compile ended, and why it came to be.
@@ -62,11 +62,12 @@ _PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
 
 @dataclass
 class TraceGraph:
-    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not say)."""
+    """One graph of a trace, with its stage, compile id and settings, and how its compile ended ("captured" where the
+    trace does not say)."""
 
     stage: str
     compile_id: str
-    text: text.GraphText
+    text: text.GraphOfTrace
     config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
     status: str = "captured"
     error: tuple[str, str] = ("", "")
@@ -93,8 +94,8 @@ class _Compile:
         return next((other for other in self.graphs if (other.stage, other.compile_id) == ids), None)
 
 
-class Process:
-    """Takes the entries of one process. `entries` are its graphs and the journal events of kind "why", in their
+class TraceProcess:
+    """Collects the trace entries of one process. `entries` are its graphs and the journal events of kind "why", in
     order."""
 
     def __init__(self, rank: int | None) -> None:
@@ -261,20 +262,20 @@ class Process:
 
 
 _HANDLERS = {
-    "dynamo_start": Process._started,
-    "recompile_reasons": Process._recompiled,
-    "create_symbol": Process._symbol,
-    "create_unbacked_symbol": Process._symbol,
-    "describe_tensor": Process._tensor,
-    "describe_source": Process._source,
-    "dynamo_graph_break_reason": Process._broke,
-    "compilation_metrics": Process._ended,
-    "bwd_compilation_metrics": Process._ended,
+    "dynamo_start": TraceProcess._started,
+    "recompile_reasons": TraceProcess._recompiled,
+    "create_symbol": TraceProcess._symbol,
+    "create_unbacked_symbol": TraceProcess._symbol,
+    "describe_tensor": TraceProcess._tensor,
+    "describe_source": TraceProcess._source,
+    "dynamo_graph_break_reason": TraceProcess._broke,
+    "compilation_metrics": TraceProcess._ended,
+    "bwd_compilation_metrics": TraceProcess._ended,
 }
 
 
 def of_runnable(script: text.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
-    """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
+    """The graph of an fx_graph_runnable alone, in which only the inputs have a known layout."""
     graph = TraceGraph(stage, compile_id, script.graph, script.config)
     graph.stage = stage or stage_of(graph.names)
     for node in graph.text.inputs:
@@ -290,7 +291,7 @@ def stage_of(names: Sequence[str]) -> str:
 
 
 def _refine(graph: TraceGraph, script: text.Runnable) -> None:
-    """Adds what the annotations of a graph do not say: offsets, and which inputs share memory."""
+    """Adds what the annotations of a graph lack: storage offsets, and which inputs share memory."""
     values = [value for value in script.inputs.values() if isinstance(value, TensorValue)]
     shared = {value.storage for value in values if sum(other.storage == value.storage for other in values) > 1}
     for node in graph.text.inputs:
@@ -298,7 +299,7 @@ def _refine(graph: TraceGraph, script: text.Runnable) -> None:
         if isinstance(value, TensorValue) and isinstance(seen, TensorValue):
             if seen.storage in shared:
                 value.storage = seen.storage
-            if all(isinstance(size, int) for size in (*value.shape, *value.stride)):  # else it is the symbols' too
+            if all(isinstance(size, int) for size in (*value.shape, *value.stride)):  # else the offset is symbolic too
                 value.offset = seen.offset
                 value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
 
@@ -325,7 +326,7 @@ def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
 
 
 def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
-    """The arguments that its compiler got, as far as the graphs themselves show them."""
+    """The arguments of the graph's compiler that can be derived from the graphs themselves."""
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
         return {"is_backward": stage == "backward", "is_inference": stage == "inference"}
@@ -365,8 +366,8 @@ _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+
 
 @dataclass
 class ImportedRun:
-    """What was made: the run's folder, what it was made of, how many graphs of how many processes, and one sentence for
-    each thing that was left out."""
+    """The result of an import: the run's folder, the kind of its source, how many graphs of how many processes, and one
+    sentence for each thing that was left out."""
 
     path: str
     kind: str
@@ -398,17 +399,17 @@ def is_one(path: Path) -> bool:
 
 
 def import_trace(path: Path, out: Path) -> ImportedRun:
-    """Writes the run. Raises UsageError where there is no graph to be found, or `out` is taken."""
+    """Writes the graphs that a path names as a run. Raises UsageError where no graph can be read, or `out` is taken."""
     traces = [lines.read(file) for file in traces_in(path)]
     folders = [] if traces else debug_in(path)
-    processes: list[Process] = []
+    processes: list[TraceProcess] = []
     left = [sentence for trace in traces for sentence in trace.damage]
     for trace in traces:
         ranks = list(dict.fromkeys(entry.rank for entry in trace.entries))
-        late = len(ranks) == 2 and None in ranks  # what came before the process group was made
+        late = len(ranks) == 2 and None in ranks  # lines without a rank come from before the process group was made
         rank = next((rank for rank in ranks if rank is not None), None)
         for of_rank in [rank] if late else ranks:
-            process = Process(of_rank)
+            process = TraceProcess(of_rank)
             process.take([entry for entry in trace.entries if late or entry.rank == of_rank])
             processes.append(process)
     if folders:
@@ -451,7 +452,7 @@ _HOW_TO_TRACE = (
 )
 
 
-def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> int:
+def _write(run: RunWriter, process: TraceProcess, source: str, left: list[str]) -> int:
     """Writes what is known of one process; returns how many graphs."""
     writer = run.process("trace" if process.rank is None else f"rank{process.rank}_trace", rank=process.rank)
     ids: list[tuple[TraceGraph, str]] = []
@@ -480,9 +481,9 @@ def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> in
     return len(ids)
 
 
-def _of_folders(folders: list[Path]) -> Process:
+def _of_folders(folders: list[Path]) -> TraceProcess:
     """The process whose graphs Inductor left in folders named after them: model__0_forward_1.0."""
-    process = Process(None)
+    process = TraceProcess(None)
     for folder in folders:
         named = _FOLDER.fullmatch(folder.name)
         number, kind = (named[1], named[2]) if named else ("0", "")

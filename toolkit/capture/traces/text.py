@@ -51,7 +51,7 @@ _BOUND = words(
     pixel_shuffle pixel_unshuffle prelu
     """
 )
-"""Functions that torch.nn.functional has from elsewhere as they are; a record names them there."""
+"""Functions of `torch` that torch.nn.functional re-exports as they are; a record names them in torch.nn.functional."""
 _KINDS = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat", "c": "complex"}
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?([A-Za-z]+(?::\d+)?)?")
 _SYM = re.compile(r"Sym\((.*)\)")
@@ -63,9 +63,8 @@ _CLASS = re.compile(r"^(\s*class )<[^>]*>", re.MULTILINE)
 
 
 @dataclass
-class GraphText:
-    """A graph that was read: its body, the texts that its nodes refer to, and whether the layout of every input is
-    known."""
+class GraphOfTrace:
+    """A parsed graph: its body, and the texts that its nodes refer to."""
 
     body: GraphBody
     strings: list[str] = field(default_factory=list[str])
@@ -93,12 +92,12 @@ def parsed(text: str, what: str = "its text") -> ast.Module:
         raise DamagedError(what, f"it is not Python ({type(error).__name__})") from error
 
 
-def parse(text: str) -> GraphText:
+def parse(text: str) -> GraphOfTrace:
     """The graph of the first class with a forward. Raises UnreadableError with the line that cannot be taken."""
     tree, lines = parsed(text), text.splitlines()
     for statement in ast.walk(tree):
         if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
-            graph = GraphText(GraphBody([]))
+            graph = GraphOfTrace(GraphBody([]))
             try:
                 graph.body = _Reader(lines, graph.strings).body(statement)
             except RecursionError as error:
@@ -154,7 +153,7 @@ def dim(text: str) -> Dim:
 
 
 def saved_name(path: list[str]) -> str:
-    """The name that a record has for a function by where FX's printing finds it, which is where it is bound."""
+    """A function's name in a record. `path`: where FX's printed code finds the function, which is where it is bound."""
     match path:
         case ["torch", "_C", "_nn", name] if name in _BOUND_NN:
             return f"torch.nn.functional.{name.replace('log_s', 'logs')}"
@@ -422,14 +421,15 @@ def symbols_in(body: GraphBody) -> list[str]:
 ROOMS = {"_inductor": "inductor", "_dynamo": "dynamo", "_functorch": "functorch"}
 _SYMBOL_NAME = re.compile(r"[a-z]{1,8}\d{1,20}")
 OF_REPROS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_after", "repro_level", "debug_dir_root")}
-"""Settings that repro scripts make for their own sake."""
+"""Settings that repro scripts set for their own purposes; they are left out."""
 
 
 @dataclass
 class Runnable:
-    """The graph as it is written there, without values; inputs by the names of its placeholders."""
+    """The content of an fx_graph_runnable: its graph as written, without values; settings; layouts of the inputs by
+    placeholder name; hints of symbols."""
 
-    graph: GraphText
+    graph: GraphOfTrace
     config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
     inputs: dict[str, Value] = field(default_factory=dict[str, Value])
     hints: dict[str, int] = field(default_factory=dict[str, int])
@@ -515,5 +515,5 @@ def _sizes(node: ast.expr, hints: dict[str, int]) -> list[int]:
 
 
 def _size(node: ast.expr, hints: dict[str, int]) -> int:
-    """A size as the number that it had."""
+    """The number that a size expression stands for, by the hints."""
     return int(evaluate(ast.unparse(node), hints))

@@ -52,8 +52,8 @@ FAMILIES: tuple[tuple[tuple[str, ...], Family], ...] = (
     ),
     ((), nodes.of_a_pass),
 )
-"""Asked in this order, for errors that are or wrap a class of one of these names (none: for all); the first account
-counts."""
+"""Asked in this order. A function is asked about errors that are, or wrap, an instance of one of its class names (no
+names: about all errors); the first account counts."""
 
 
 def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
@@ -86,8 +86,8 @@ def explained(error: BaseException, work: Work | None, stage: str) -> Explained:
 
 
 def carried(error: BaseException) -> Explained | None:
-    """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is
-    none."""
+    """The account that is attached to an error, or to one that it wraps; moves it to the error itself. None where there
+    is none."""
     for link in chain_of(error):
         known = getattr(link, _RECORD, None)
         if isinstance(known, Explained):

@@ -106,7 +106,7 @@ class ErrorContext:
     stage: str
     chain: list[BaseException]
     frames: list[FrameType]
-    """Outermost first; those of what was raised first come last."""
+    """The frames of the chain, outermost first; those of the innermost error come last."""
     part: str = ""
     gm: Any = None
     lowering: Any = None
@@ -130,8 +130,8 @@ class ErrorContext:
         return case
 
     def _look_into_frames(self) -> None:
-        """Finds what the work of the stage does not have yet; of a compile by torch's own functions all that is
-        known."""
+        """Fills in lowering, code and graph from the frames where the stage's work lacks them; a compile by torch's own
+        functions has no other source."""
         for frame in self.frames:
             own = frame.f_locals.get("self")
             if type(own).__name__ == "GraphLowering":
@@ -143,7 +143,8 @@ class ErrorContext:
                 self.gm = self.gm if self.gm is not None else getattr(own, "module", None)
 
     def find(self, *names: str) -> BaseException | None:
-        """The first in the chain of a class with one of these names; torch keeps most of its classes to itself."""
+        """The first error in the chain whose class has one of these names; torch keeps most of its classes to
+        itself."""
         return next((error for error in self.chain if any(cls.__name__ in names for cls in type(error).__mro__)), None)
 
     def text(self) -> str:
@@ -152,12 +153,11 @@ class ErrorContext:
         return "\n".join(str(error) for error in self.chain)
 
     def cause(self) -> BaseException:
-        """What was raised first inside torch's wrappers of errors."""
+        """The first error in the chain that is not one of torch's wrappers."""
         return next((error for error in self.chain if not _is_wrapper(error)), self.chain[-1])
 
     def said(self) -> str:
-        """The first lines of the cause, with its type where it is no plain sentence; of a worker's error the last
-        line."""
+        """The type and first line of the cause; of a compile worker's error the last line that names an error class."""
         cause = self.cause()
         lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
         if type(cause).__name__ == "SubprocException" and lines:
@@ -166,7 +166,7 @@ class ErrorContext:
 
     @cached_property
     def running(self) -> list[Any]:
-        """The nodes of torch.fx that were run, lowered, scheduled or matched when it was raised, innermost first."""
+        """The FX nodes that were run, lowered, scheduled or matched when the error was raised, innermost first."""
         return running(self.frames)
 
     @property
@@ -176,7 +176,7 @@ class ErrorContext:
 
     @property
     def op(self) -> str:
-        """The operator that it is about: the node's, else by the text."""
+        """The operator that the error is about: that of the innermost running node, else from the error's text."""
         if self.running:
             return at(self.running[0]).op
         match = re.search(r"target: (\S+)", self.text())
@@ -184,14 +184,14 @@ class ErrorContext:
 
     @property
     def where(self) -> str:
-        """Node and line, in brackets behind an operator's name; "" where no node is known."""
+        """Node and line in brackets, to follow an operator's name; "" where no node is known."""
         if not self.running:
             return ""
         node = at(self.running[0])
         return f" (node {node.node}, {node.line or 'no user line is known'})"
 
     def inwards(self) -> Iterator[FrameType]:
-        """Frames from where it was raised outwards."""
+        """The frames from the innermost to the outermost."""
         return reversed(self.frames)
 
     def about(self, kind: str, what: str, why: str = "", fix: str = "", **more: Any) -> Explained:
@@ -240,8 +240,7 @@ def at(node: Any) -> NodeAt:
 
 
 def running(frames: Sequence[FrameType]) -> list[Any]:
-    """The node of torch.fx that was run, lowered, scheduled or matched in these frames; nodes that enclose it come
-    behind it.
+    """The FX node that was run, lowered, scheduled or matched in these frames, followed by the nodes that enclose it.
 
     Interpreters first, then locals of frames that are nodes or made from nodes.
     """
@@ -282,7 +281,7 @@ def _text(*codes: Any) -> str:
 
 
 def _interpreted(frame: FrameType) -> Any:
-    """The node of a frame of `Interpreter.run_node` and those that override it."""
+    """The node in a frame of `Interpreter.run_node` or of a method that overrides it; None for other frames."""
     if frame.f_code.co_name != "run_node":
         return None
     node = frame.f_locals.get("n", frame.f_locals.get("node"))
@@ -318,8 +317,7 @@ def _origins_of_ir(value: Any) -> list[Any]:
 
 
 def _writing(case: ErrorContext, kernel: str) -> list[Any]:
-    """Nodes behind the buffers that calls of a kernel name first: whatever is named by an earlier call was made
-    there."""
+    """Nodes behind the buffers that a kernel writes: those that its calls name and no call before them does."""
     seen: set[str] = set()
     mine: set[str] = set()
     calls = re.compile(

@@ -73,7 +73,7 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
         )
     place = _in_source(source_error, output, sources)
     source = text_if_there(place.file)
-    inside = enclosing_function(source, place.line)  # `kernel` in a file of one; the wrapper knows its name
+    inside = enclosing_function(source, place.line)  # `kernel` in a file of its own; the wrapper has its name
     kernel = inside if inside and inside != "kernel" else kernel_of(case.code, source)
     what = f"the C++ compiler refused the kernel {kernel}" if kernel else failed
     return _refused(case, kernel, "C++ compile error", what, place, source)
@@ -87,7 +87,8 @@ def _refused(case: ErrorContext, kernel: str, kind: str, what: str, error: Sourc
 
 
 def _in_source(error: SourceError, output: str, sources: list[str]) -> SourceError:
-    """The place in generated source: an error inside a header names there the line that needed it."""
+    """The error's place in generated source; for an error inside a header, the source line that needed the header's
+    code."""
     if error.file in sources or not sources:
         return error
     for source in sources:
@@ -179,12 +180,13 @@ def _refused_by_triton(
 
 
 def _is_import(case: ErrorContext) -> bool:
-    """Whether it was raised while generated code was loaded; a SyntaxError of other code is left to other families."""
+    """Whether the error was raised while generated code was loaded; a SyntaxError of other code is left to other
+    families."""
     return any(frame.f_code.co_name == "_reload_python_module" for frame in case.frames)
 
 
 def _named(case: ErrorContext, source: str) -> str:
-    """The name that the wrapper has for the kernel; its function may be called `triton_` in all of them."""
+    """The kernel's name in the wrapper; its function may be called `triton_` in every kernel."""
     known, function = kernels(case.code), _DEF.search(source)
     values = [frame.f_locals.get(local) for frame in case.inwards() for local in ("kernel_name", "key", "name")]
     values += re.findall(r"^Name=(\w+)", case.text(), re.MULTILINE)
@@ -250,7 +252,7 @@ def enclosing_function(source: str, line: int) -> str:
 
 
 def _body(source: str) -> str:
-    """A source without what is put around it when it is written: includes, blank lines, indentation."""
+    """A source without the parts that are added when it is written: includes, comments, blank lines, indentation."""
     kept = (line.strip() for line in source.splitlines())
     return "\n".join(line for line in kept if line and not line.startswith(("#include", "#pragma once", "//")))
 
@@ -412,7 +414,7 @@ def _gpu(case: ErrorContext) -> str:
 
 
 def _values(case: ErrorContext) -> list[str]:
-    """Inputs that are bfloat16, else outputs."""
+    """Names of the bfloat16 inputs; of the bfloat16 outputs where no input is one."""
     if case.lowering is None:
         return []
     inputs = [name for name, value in case.lowering.graph_inputs.items() if _is_bf16(value)]

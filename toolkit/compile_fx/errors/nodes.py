@@ -169,7 +169,8 @@ def _device(node: Any, run_by: Any) -> str:
 
 
 def _from(node: Any, device: str, run_by: Any) -> str:
-    """Which inputs of the graph it comes from, those on the same device if there are any."""
+    """Names the graph inputs that a node comes from, those on the same device if there are any; "" where there are
+    none."""
     from ..inputs import name_of
 
     if node.op == "placeholder":
@@ -205,7 +206,7 @@ def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
 
 
 def anything(case: ErrorContext) -> Explained:
-    """An error that no other family explains: the stage, the node, where it was raised; or an error that tells
+    """An error that no other family explains: the stage, the node, where it was raised. A GraphdbgError explains
     itself."""
     cause = case.cause()
     if isinstance(cause, GraphdbgError):

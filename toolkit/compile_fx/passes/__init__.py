@@ -82,9 +82,10 @@ class Matched:
 class PassReport:
     """One run of one pass.
 
-    `graph`: path of the graph inside the stage's, "" for that itself (`true_graph_0` is a body of cond). `inside`: the
-    pass that ran it. `seconds` includes passes inside. `removed` and `added` count operators; `rewired` nodes that got
-    other arguments; `reordered`: nodes that stayed stand in another order. Values in `meta` are not compared.
+    `graph`: path of the graph inside the stage's graph, "" for the stage's own (`true_graph_0` is a body of cond).
+    `inside`: the pass that ran it. `seconds` includes passes inside. `removed` and `added` count operators; `rewired`
+    nodes that got other arguments; `reordered`: whether the remaining nodes have another order. Values in `meta` are
+    not compared.
     """
 
     stage: str
@@ -109,7 +110,7 @@ class PassReport:
 
     @property
     def changed(self) -> bool:
-        """Whether the graph's nodes, their arguments or their order are others now."""
+        """Whether the pass changed the graph's nodes, their arguments or their order."""
         return bool(self.removed or self.added or self.rewired or self.reordered)
 
     @property
@@ -163,7 +164,7 @@ def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str
     """What to skip as (stages, passes). Raises UsageError for unknown names and for passes that no graph can do
     without.
 
-    Where a bare name means several passes, those that can be skipped are, if there is one.
+    A bare name of several passes means those that can be skipped; it is an error only where none can be.
     """
     stages: set[str] = set()
     passes: set[tuple[str, str]] = set()
@@ -181,12 +182,12 @@ def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str
 
 
 def same_pattern(name: str, asked: str) -> bool:
-    """Whether a pattern is meant by a name as asked for: itself, with `*`, or a word for several."""
+    """Whether `asked` means a pattern: by its name, by a glob with `*`, or by a word for several patterns."""
     return any(fnmatchcase(name, glob) for glob in patterns_of(asked))
 
 
 def patterns_of(pattern: str) -> tuple[str, ...]:
-    """A pattern as asked for, as names with `*`: a word for several of them is spelt out."""
+    """The globs that a requested pattern stands for; a word for several patterns is replaced by their names."""
     return FAMILIES.get(pattern, (pattern,))
 
 
@@ -260,4 +261,4 @@ def pattern_name(entry: Any) -> str:
 
 
 _NONE = compile("", "", "exec")
-"""The code of nothing, with no free variables."""
+"""An empty code object, with no free variables."""

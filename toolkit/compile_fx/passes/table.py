@@ -1,7 +1,7 @@
 """The named passes of pre_grad, joint and post_grad, in the order in which they run. Names are torch's own where these
 are clear.
 
-Where they do not (`pass_pattern_0` is in two stages, group fusions are called `post_grad_custom_pre_pass`), the pass
+Where they are not (`pass_pattern_0` is in two stages, group fusions are called `post_grad_custom_pre_pass`), the pass
 has a readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13.0. Imports no torch.
 
 >>> PASSES["joint", "softmax_patterns"].aliases
@@ -246,7 +246,7 @@ FAMILIES = {"pad_mm": _PAD_MM, "attention": ("_sfdp_pattern_*",)}
 
 
 def calls() -> Iterator[tuple[NamedPass, Any, str]]:
-    """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
+    """The passes that this torch has and that are called by name, each with the module or class and the attribute."""
     for row in PASSES.values():
         name = row.torchs or row.name
         switched_on = not row.switch or setting("inductor", row.switch)[1]

@@ -110,7 +110,7 @@ class StageWatch:
 
     @contextlib.contextmanager
     def at_graph(self, gm: Any, path: str) -> Iterator[None]:
-        """The graph that passes run on, for those that do not get it as an argument."""
+        """Sets the graph for passes that do not get it as an argument, while entered."""
         outer = self.gm, self.path
         self.gm, self.path = gm, path
         graph = gm.graph
@@ -161,7 +161,8 @@ def _operator(row: tuple[Any, Any, Any, Any]) -> str:
 
 
 def replacements() -> Iterator[Replacement]:
-    """What passes are called through. A setting of a compile can turn more of them on."""
+    """The functions of torch that passes are called through, with their wrappers. A setting of a compile can add
+    more."""
     for row, owner, attribute in calls():
         yield owner, attribute, partial(_seen, partial(_called, row))
     for method in ("apply_gm_pass", "apply_graph_pass"):
@@ -188,7 +189,7 @@ def watched(
 ) -> Iterator[None]:
     """While entered, passes of `stage` on this thread are added to `reports` and those of `skip` left out.
 
-    Costs nothing where nobody wants to see (`seen`) and nothing of this stage is to be skipped. Raises UsageError, from
+    Costs nothing where passes are not observed (`seen`) and none of this stage is skipped. Raises UsageError, from
     inside, for a pass that the graph at hand cannot do without.
     """
     mine = {name for where, name in skip if where == stage}
@@ -206,8 +207,8 @@ def at_graph(gm: Any, path: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _seen(asks: Callable[..., tuple[str, Any, Any] | None], original: Function) -> Function:
-    """A pass behind this thread's watch: `asks(watch, *args)` gives its name, its graph and what it returns when
-    skipped."""
+    """Wraps a pass so that this thread's watch sees it: `asks(watch, *args)` gives its name, its graph and what it
+    returns when skipped."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         watch = current()
@@ -230,7 +231,7 @@ def _called(row: NamedPass, watch: StageWatch, *args: Any, **_: Any) -> tuple[st
 def _observed(watch: StageWatch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
     if GROUPS.get(observer.subsystem or "") not in (None, watch.stage):
         return None
-    fused = getattr(pass_fn, "func", None) is t.group_batch_fusion_passes  # it has the observer's name of another
+    fused = getattr(pass_fn, "func", None) is t.group_batch_fusion_passes  # its observer has another pass's name
     return "group_batch_fusion_passes" if fused else observer.passname, observer.gm, None
 
 

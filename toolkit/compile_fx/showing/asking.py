@@ -1,5 +1,4 @@
-"""Asks a child to compile a graph and keeps what it reports as one document, row by row while they come. Imports no
-torch.
+"""Asks a child to compile a graph and gathers its events as one document, row by row as they come. Imports no torch.
 
 The child reports before and after each stage, so that a segfault, a hang, or memory that ran out leaves every row from
 before it, and the name of the stage that did not end.
@@ -30,7 +29,7 @@ from ....dumps.errors import (
     WrongKindError,
 )
 from ....dumps.store import SavedGraph
-from ...isolation import Answer, ForkServer, ask
+from ...isolation import ForkServer, TaskResult, ask
 from ...kernels.records import CompileFailure, CompileRecord, StageRow
 from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
 from ...verdicts.ladder_words import address
@@ -44,15 +43,14 @@ _RECORDED_ON = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 
 
 def entry_of(saved: SavedGraph, package: str = "") -> str:
-    """The first stage that runs for a graph; what becomes a package goes through all of them."""
+    """The first stage that runs for a graph; for a package, the first of all stages."""
     if package:
         return NAMES[0]
     return first_stage(saved.stage, training_joint=saved.stage in ("joint", "joint_passed") and _has_backward(saved))
 
 
 def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
-    """The address of a graph of the same compile that was recorded at the first of `stages` that there is; else
-    empty."""
+    """The address of a graph of the same compile, recorded at the first of `stages` that has one; "" where none has."""
     if saved.run is None:
         return ""
     head = saved.local_id.rpartition("/")[0]
@@ -62,7 +60,7 @@ def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
 
 
 def check_stage(saved: SavedGraph, name: str, option: str) -> None:
-    """Raises UsageError for a name that is no stage, or one that this graph has behind it."""
+    """Raises UsageError for a name that is no stage, or for a stage that ran before this graph was recorded."""
     order(name)
     entered = entry_of(saved)
     applied = saved.stage.startswith("post_grad") and name == "post_grad"
@@ -95,7 +93,8 @@ def check_diff(saved: SavedGraph, stage: str, until: str | None) -> None:
 
 
 def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
-    """Raises UsageError for what is no stage and no pass, cannot be skipped, or lies behind this graph."""
+    """Raises UsageError for names that are no stage and no pass, cannot be skipped, or ran before this graph was
+    recorded."""
     stages, _ = stages_and_passes(names)
     for name in sorted(stages):
         if needed := STAGES[name].needed:
@@ -171,8 +170,8 @@ def _must_reach(until: str | None, stage: str, what: str, it: str) -> None:
 
 
 TASK = f"{__package__}.child:task"
-DEATH, INTERRUPTED = "death", "Interrupted"
-"""The kind of an end that no stage reported; the type of the user's."""
+DEATH, INTERRUPTED = "death", "CompileInterrupted"
+"""The error kind where the child ended without a report of its stage; the error type after Ctrl-C."""
 
 Watch = Callable[[str, dict[str, Any]], None]
 """Called with each event as it comes: "start", "begin", "row" (a StageRow), "kernels" (a part's name)."""
@@ -196,7 +195,8 @@ class Request(msgspec.Struct):
 
 
 def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Path, watch: Watch) -> CompileRecord:
-    """One compile. Files go to `folder`. Raises GraphdbgError for what the child refused, Interrupted after Ctrl-C."""
+    """Compiles once in a child, which writes into `folder`. Raises GraphdbgError for what the child refused,
+    Interrupted after Ctrl-C."""
     telling = _Telling(saved, request, watch)
     payload = {"path": str(saved.path.absolute()), "folder": str(folder), **msgspec.to_builtins(request)}
     package = folder / Path(request.package).name
@@ -209,14 +209,14 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
     except KeyboardInterrupt:
         asked.kill()
         telling.interrupted()
-        raise Interrupted(telling.document) from None
+        raise CompileInterrupted(telling.document) from None
     telling.end(asked.end())
     if request.package and package.exists():
         shutil.move(package, request.package)
     return telling.document
 
 
-class Interrupted(Exception):
+class CompileInterrupted(Exception):
     """Ctrl-C; `record` holds what was reported until then."""
 
     def __init__(self, record: CompileRecord) -> None:
@@ -259,7 +259,7 @@ class _Telling:
         if behind and row.status == "ok":
             row.notes.append("its passes had run when it was recorded, and are not run again")
 
-    def end(self, answer: Answer) -> None:
+    def end(self, answer: TaskResult) -> None:
         """Takes the outcome of the child process."""
         if answer.status == "done":
             return
@@ -298,7 +298,7 @@ class _Telling:
 
 
 def _put(known: msgspec.Struct, event: dict[str, Any]) -> None:
-    """Sets the fields that an event tells of."""
+    """Sets those fields of `known` that an event has."""
     for field in msgspec.structs.fields(known):
         if field.name in event:
             setattr(known, field.name, msgspec.convert(event[field.name], field.type))

@@ -145,10 +145,10 @@ class Teller(Observer):
         self.recorded: dict[str, str] = {}
         self.kernels = KernelWatch(self._tell_kernels, self.name_of)
         self.work: Work | None = None
-        """Of the innermost stage that runs, or of the one that failed."""
+        """The work of the innermost stage that runs, or of the stage that failed."""
         self.failed = ""
         self.reports: list[StageReport] = []
-        """The pipeline's: it tells observers nothing of stages that it skips."""
+        """The pipeline's reports: observers are not called for stages that it skips."""
         self._reported = 0
         self._names: dict[Work, str] = {}
         self._seen: set[tuple[str, str]] = set()
@@ -256,13 +256,13 @@ class Teller(Observer):
 
 
 def _texts(work: Work) -> tuple[str | None, str | None]:
-    """The text of the wrapper and that of the kernels, as far as they are texts."""
+    """The text of the wrapper and that of the kernels; None for one that is no text."""
     coded = work.coded or Coded(None, None)
     return getattr(coded.wrapper, "value", None), getattr(coded.kernels, "value", None)
 
 
 def row_of(report: StageReport) -> StageRow:
-    """A report as a row, without what only the graph tells."""
+    """A report as a row, without the fields that need the graph (`reordered`, `rewired`, `relaid`)."""
     row = StageRow(report.part, report.stage, seconds=report.seconds, replaced=report.replaced)
     unit = "nodes" if report.skipped_because else STAGES[report.stage].unit
     nodes = [None if count is None else (count, "nodes") for count in (report.nodes_before, report.nodes_after)]
@@ -270,7 +270,7 @@ def row_of(report: StageReport) -> StageRow:
     produced = nodes[1] if unit == "nodes" else report.produced if unit else None
     row.took, row.produced = (Amount(*amount) if amount is not None else None for amount in (took, produced))
     if report.stage == "capture":
-        row.produced = None  # what it makes are the parts that follow
+        row.produced = None  # its results are the parts that follow
     row.removed, row.added, row.notes = dict(report.removed), dict(report.added), list(report.notes)
     row.passes = [pass_row(pass_report) for pass_report in report.passes]
     if report.skipped_because:
@@ -281,7 +281,7 @@ def row_of(report: StageReport) -> StageRow:
 
 
 def pass_row(report: PassReport) -> PassRow:
-    """One pass. In how many places it changed the graph: matches where it tells them, else nodes."""
+    """A pass report as a row. `changes`: the places changed, counted in matches where there are any, else in nodes."""
     about = known(report.stage, report.name)
     row = PassRow(report.name, report.graph, report.seconds, report.nodes_before, report.nodes_after)
     row.matched = {match.name: match.count for match in report.matched if match.count}
@@ -312,7 +312,8 @@ Fingerprint = dict[str, tuple[str, str]]
 
 
 def fingerprint(gm: Any) -> Fingerprint:
-    """What is compared of a graph and of those inside it; empty for what is no graph."""
+    """The texts by which a graph, with the graphs inside it, is compared before and after a stage; empty for no
+    graph."""
     if not isinstance(gm, torch.fx.GraphModule):
         return {}
     calls: Fingerprint = {}
@@ -325,7 +326,7 @@ def fingerprint(gm: Any) -> Fingerprint:
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> tuple[bool, int, int]:
-    """Of the nodes that stand in two states of one graph, by their names: whether they are reordered, how many have
+    """Compares the nodes that two states of a graph have in common, by name: whether they are reordered, how many have
     other arguments, and how many another value."""
     both = [name for name in before if name in after]
     rewired = sum(before[name][0] != after[name][0] for name in both)
@@ -349,8 +350,8 @@ _NO_DEVICE = re.compile(
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Compiles; returns {} when all went well or a stage failed, which the events then say. Raises what a user can
-    mend."""
+    """Compiles in the child. Returns {}, also where a stage failed, which the events report. Raises errors that a user
+    can fix."""
     mark("load the graph")
     saved = load_graph(payload["path"])
     request = msgspec.convert(payload, Request)
@@ -384,8 +385,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _case(saved: SavedGraph, device: str | None) -> Live:
-    """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved
-    ones, fakes of synthesised inputs."""
+    """The graph with fake inputs: the recorded ones with their symbols; fakes of synthesised inputs where too little
+    was recorded of an input, or `device` moves the graph."""
     if device is None:
         gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
         notes = follow_saved(gm, mode, saved.record)
@@ -431,7 +432,7 @@ def _compile(case: Live, teller: Teller, request: Request, until: str | None) ->
 
 
 class _Onto(Observer):
-    """Puts graphs onto the pretended GPU behind AOTAutograd, whose engine takes no tensors of a GPU that torch does not
+    """Moves graphs to the pretended GPU after AOTAutograd, whose engine takes no tensors of a GPU that torch does not
     have."""
 
     def before(self, stage: Stage, work: Work) -> None:

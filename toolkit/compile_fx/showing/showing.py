@@ -74,7 +74,7 @@ class _Showing:
         code: int | None = None
         try:
             record = asking.compiled(self.saved, self.request, self.server, self.work / "asked", self.watch)
-        except asking.Interrupted as interrupted:
+        except asking.CompileInterrupted as interrupted:
             record, code = interrupted.record, INTERRUPTED_EXIT
         self._complete(record)
         if code is None and self.request.skip and record.error is None and reaches(self.request.until, "codegen"):
@@ -92,7 +92,7 @@ class _Showing:
         return _exit_code(record) if code is None else code
 
     def watch(self, kind: str, event: dict[str, Any]) -> None:
-        """Prints what can be said before the end."""
+        """Prints the rows and notes that are known before the end."""
         if kind == "start":
             devices = ", ".join(event["devices"]) or "no tensors"
             recorded = self.saved.record.versions.get("torch", "?")
@@ -117,7 +117,7 @@ class _Showing:
             self.say_row(self.rows.row(event["row"]))
 
     def _before(self) -> StageRow | None:
-        """One row for what lies behind the graph already."""
+        """One row for the stages that ran before the graph was recorded; None where there are none."""
         behind = NAMES[: order(self.entered)]
         if not behind:
             return None
@@ -129,7 +129,7 @@ class _Showing:
         return StageRow("dynamo" if part == "pre_grad" else part, _span(behind), "before", why)
 
     def _complete(self, record: CompileRecord) -> None:
-        """Rows for stages that did not run, in each part that had begun."""
+        """Adds rows for stages that did not run, in each part that had begun."""
         for part in record.parts:
             done = [row for row in part.stages if row.stage in NAMES]
             ends = part.part.partition(".")[0]
@@ -146,7 +146,7 @@ class _Showing:
             self.say_row(self.rows.row(StageRow(part.part, _span(left), "not_run", why)))
 
     def _compare_code(self, record: CompileRecord) -> None:
-        """Compiles once more with nothing skipped, and says whether the code is another."""
+        """Compiles once more with nothing skipped, and records whether the generated code differs."""
         plain_one = msgspec.structs.replace(self.request, skip=[], until="codegen", graphs=False, source=True, diff="")
         skipping = plain_one if self.request.source else msgspec.structs.replace(plain_one, skip=self.request.skip)
         silent: asking.Watch = lambda _kind, _event: None  # noqa: E731
@@ -283,7 +283,7 @@ def _stack(output: str) -> list[str]:
 
 
 def _normal(source: str) -> str:
-    """Code without the number that Inductor gives each graph of a process, and without where a cache lay."""
+    """Generated code without Inductor's numbers of graphs, which count per process, and without folders of a cache."""
     import re
 
     return re.sub(r"graph_\d+", "graph_N", re.sub(r"# AOT ID: .*|/\S*/", "", source))
@@ -299,8 +299,8 @@ def _exit_code(record: CompileRecord) -> int:
 
 
 def emitted(folder: Path, work: Path, record: CompileRecord) -> list[dict[str, Any]]:
-    """Writes the folder; what was written, with sizes. `work` holds what the child left. Raises UsageError where it
-    exists."""
+    """Writes the output folder; returns the files in it, with sizes. `work` is the folder that the child wrote to.
+    Raises UsageError where `folder` exists."""
     with new_folder(folder) as fresh:
         for source in sorted(work.rglob("*")):
             of_a_diff = source.suffix == ".json" and source.name.startswith(("before_", "after_"))

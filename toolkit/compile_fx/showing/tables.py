@@ -28,7 +28,7 @@ import msgspec
 from ....dumps import sidecar
 from ....dumps.diff.beside import Sideways, aligned, beside_text
 from ....dumps.diff.compare import compare
-from ....dumps.diff.view import GraphView, details, graph_view, verdict_text
+from ....dumps.diff.view import GraphPairView, details, graph_view, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import Column, painted, plain, render
 from ....dumps.wording import count_text, counted, listed, size_text
@@ -48,11 +48,11 @@ class StageRows:
         self.width, self.terminal = width, terminal
 
     def head(self) -> str:
-        """The titles."""
+        """The line of column titles."""
         return styled(_cells("part", "stage", "in", "out", "time") + "changed", "bold", self.terminal)
 
     def row(self, row: StageRow) -> str:
-        """One stage."""
+        """The line of one stage, with lines below it where it is too long."""
         if row.status in ("before", "not_run"):
             cells = f"{plain(row.part):<{_WIDTHS[0]}}{plain(row.stage):<{sum(_WIDTHS[1:])}}"
             text = row.why if row.status == "before" else f"not run: {row.why}" if row.why else "not run"
@@ -129,7 +129,7 @@ def _cells(*texts: str) -> str:
 
 
 def styled(text: str, style: str, terminal: bool) -> str:
-    """The text in a colour for a terminal; without NO_COLOR."""
+    """The text in a style, for a terminal; NO_COLOR turns styles off."""
     if not terminal or not style:
         return text
     from rich.text import Text
@@ -138,14 +138,15 @@ def styled(text: str, style: str, terminal: bool) -> str:
 
 
 _HEAD_LINES = 4
-"""Of a side-by-side text: both graphs, the verdict, an empty line; they stand above it already."""
+"""How many first lines of a side-by-side text are left out (both graphs, the verdict, an empty line): they were printed
+above."""
 
 
 class StageDifference(msgspec.Struct):
     """One part: the stage's row, the view of the differences, and both graphs side by side."""
 
     row: StageRow
-    view: GraphView
+    view: GraphPairView
     beside: Sideways
 
 
@@ -190,19 +191,19 @@ def difference_text(diffs: list[StageDifference], *, terminal: bool) -> str:
     return "\n\n".join(blocks)
 
 
-def _details(view: GraphView, terminal: bool) -> str:
+def _details(view: GraphPairView, terminal: bool) -> str:
     """The view of `graphdbg diff`, without the hint at its option: what differs stands line by line below."""
     lines = details(view, terminal=terminal).split("\n")
     return "\n".join(line for line in lines if not line.startswith("--all")).rstrip()
 
 
 def difference_data(diffs: list[StageDifference]) -> list[dict[str, Any]]:
-    """The same for JSON."""
+    """The differences as plain data, for JSON."""
     return [{"part": diff.row.part, **msgspec.to_builtins(diff.view)} for diff in diffs]
 
 
 MOST_ROWS = 40
-"""On a terminal."""
+"""The most rows of a kernel table on a terminal."""
 _NAMES = 4
 _WIDE = 110
 
@@ -357,6 +358,6 @@ def forms_of(work: Path, record: CompileRecord, kinds: Sequence[str], kernel: st
 
 
 def named(record: CompileRecord, kernel: str) -> list[str]:
-    """Kernels whose names have this in them."""
+    """Names of the kernels that contain `kernel`."""
     names = [row.name for part in record.parts for row in (*part.compiled, *part.kernels)]
     return [name for name in dict.fromkeys(names) if kernel in name]

@@ -1,13 +1,14 @@
-"""The arguments of each compiled graph's last call: by reference, with proof of what has been written since, and by
-value where it is small.
+"""Holds the arguments of each compiled graph's last call: by reference, with evidence of whether they were written to
+since, and as copies where they are small.
 
-Also: whether a tensor is still what a call was given: its version counter, its address, and a fingerprint of 64
+Also: checks whether a tensor is still what a call was given: its version counter, its address, and a fingerprint of 64
 elements.
 
-Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others;
-weak ones hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on
-behind a graph break). Small inputs from the program, and small ones that the graph writes to, are copied into a file
-that outlives the process, before each call. Keeps no activation alive, and never raises into the program.
+Strong references hold what the program passes in, until the graph runs again or 64 calls of other graphs have passed;
+weak references hold parameters and buffers, which their model keeps alive, and outputs of compiled code (an activation
+that is passed on after a graph break). Small inputs from the program, and small inputs that the graph writes to, are
+copied before each call into a file that outlives the process. Keeps no activation alive, and never raises into the
+program.
 
 For example:
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from .entry import Armed
 
 SHARE = 0.002
-"""The part of the time that all looking at inputs may take."""
+"""The share of the process's time that checks of inputs may take."""
 _MOST_S = 0.001
 _CHUNKS, _ELEMENTS = 4, 16
 _versions = operator.attrgetter("_version")
@@ -49,7 +50,7 @@ _address = torch.Tensor.data_ptr
 
 
 class Allowance:
-    """The time that may be spent on checks that not every call needs."""
+    """The time budget of checks that need not be made at every call."""
 
     def __init__(self) -> None:
         self._left = _MOST_S
@@ -57,7 +58,7 @@ class Allowance:
         self._costs: dict[str, float] = {}
 
     def may(self, what: str) -> bool:
-        """Whether there is time for a check, by what it took last."""
+        """Whether the budget allows a check, which is assumed to take as long as last time."""
         now = time.perf_counter()
         self._left = min(self._left + (now - self._last) * SHARE, _MOST_S)
         self._last = now
@@ -70,9 +71,9 @@ class Allowance:
         self._left -= seconds
 
 
-class Seen(NamedTuple):
-    """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time;
-    all empty where there was no time at all."""
+class TensorStates(NamedTuple):
+    """State of one call's tensors before the call: version counters (-1: none), addresses, and fingerprints if there
+    was time. All empty where there was no time at all."""
 
     versions: tuple[int, ...]
     addresses: tuple[int, ...]
@@ -81,8 +82,9 @@ class Seen(NamedTuple):
     @classmethod
     def of(
         cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str
-    ) -> Seen:
-        """Looks at the tensors that `pick` takes of the inputs; `key` names the check whose time is asked for."""
+    ) -> TensorStates:
+        """Looks at the tensors that `pick` selects from the inputs. `key`: the name under which the check's time is
+        budgeted."""
         if not allowance.may(key):
             return NOT_SEEN
         start = time.perf_counter()
@@ -101,7 +103,7 @@ class Seen(NamedTuple):
         return cls(versions, addresses, prints)
 
     def word(self, place: int, tensor: torch.Tensor) -> str:
-        """What happened to a tensor since; empty when it is the same, by what proves it."""
+        """What happened to a tensor since, as text; "" where all evidence says that it is unchanged."""
         before, now = self.versions[place], _version(tensor)
         where = _where(tensor)
         if where == 0 and self.addresses[place] != 0:
@@ -119,8 +121,8 @@ class Seen(NamedTuple):
         return ""
 
 
-NOT_SEEN = Seen((), ())
-"""There was no time."""
+NOT_SEEN = TensorStates((), ())
+"""The value where there was no time to look."""
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -138,8 +140,8 @@ def _where(tensor: torch.Tensor) -> int:
 
 
 def fingerprint(tensor: torch.Tensor, address: int) -> Any:
-    """Four runs of 16 elements, evenly spread over the tensor: bytes, or a tensor on its device; None where they cannot
-    be read now."""
+    """64 elements, evenly spread over the tensor: as bytes of four runs of 16 on the CPU, as a tensor on other devices;
+    None where they cannot be read now."""
     if address == 0 or not tensor.is_contiguous():
         return None
     size, count = tensor.element_size(), tensor.numel()
@@ -162,34 +164,35 @@ def _same(value: Any, other: Any) -> bool:
 
 
 SMALL_BYTES = 1 << 16
-"""Inputs up to here are copied before each call, 256 KB of a graph in all."""
+"""The largest input in bytes that is copied before each call; _ALL_BYTES is the limit for one graph."""
 _ALL_BYTES = 1 << 18
 _FREE_BYTES = 3 * held.DATA_AT
-"""A file up to here, its head included, is written before every call."""
+"""A file up to this size, with its head, is written before every call, whatever the time budget."""
 _FILES = 32
-"""Graphs whose small inputs are copied: 8 MB at most."""
+"""How many graphs may have their small inputs copied: 8 MB at most."""
 _IDLE_CALLS = 64
 _SAMPLE = 1 << 16
 _LOOKING_S = 0.005
 _MOST_PRODUCED = 4096
 _FIRST = 3
-"""Executions before which what a graph makes is remembered in any case: another may come behind a break."""
+"""The first executions, in which a graph's outputs are always remembered: a graph after a break may take them as
+inputs."""
 _DRAWS = ("rand", "dropout", "bernoulli", "normal", "multinomial", "scaled_dot_product", "uniform", "exponential")
 _shape = operator.attrgetter("shape")
 _move = ctypes.memmove
 
 
 class Newest(NamedTuple):
-    """One call: the inputs that are held, and weak references to those of the model and to activations (None: all are
-    held); `seen` is of the tensors alone; `states` are those of the random generators, of a graph that draws numbers;
-    `producers` made the activations."""
+    """One call. `inputs`: held by strong references; `model`, `activations`: weak references to parameters and buffers,
+    and to outputs of other graphs (None: `inputs` holds all); `seen`: of the tensors alone; `states`: of the random
+    generators, for a graph that draws numbers; `producers`: which graphs' outputs the activations are."""
 
     sequence: int
     execution: int
     inputs: tuple[Any, ...]
     model: tuple[Any, ...]
     activations: tuple[Any, ...] | None
-    seen: Seen
+    seen: TensorStates
     states: list[tuple[str, Any]]
     producers: tuple[Any, ...]
 
@@ -203,32 +206,34 @@ class FailedCall(NamedTuple):
 
 
 class Calls:
-    """All compiled graphs of one process."""
+    """The calls of all compiled graphs of one process."""
 
     def __init__(self, session: Armed) -> None:
         self.session = session
         self.forked = self.breaks = False
-        """In a fork what was compiled before is its parent's; whether a graph was called with what another made."""
+        """`forked`: this is a forked child, and the graphs are its parent's; `breaks`: a graph was called with
+        another's output."""
         self.mark = rings.Mark(session.writer().path)
         self.allowance = Allowance()
         self.sequence = self.step = 0
         self.backward_ran = False
-        """Since the last call: the next one begins a step."""
+        """Whether a backward ran since the last call: the next call then begins a step."""
         self.kept: weakref.WeakSet[ArmedGraph] = weakref.WeakSet()
         self.failure: FailedCall | None = None
         self.copied: list[ArmedGraph] = []
         """Graphs whose small inputs are copied, the oldest first."""
         self.produced: dict[int, tuple[Any, ArmedGraph, int]] = {}
-        """By id: an output of a compiled graph, which may be an input of another."""
+        """Id of an output of a compiled graph (which may become another graph's input) -> a reference to it and its
+        producer."""
 
     def watch(self, session: Any, graphs: Sequence[Graph], compiled: Any) -> Any:
-        """The callable that runs in place of what Dynamo's backend returned."""
+        """Returns the callable that replaces the result of Dynamo's backend: it keeps the inputs of each call."""
         (graph,) = graphs
         assert graph.record is not None
         kept = ArmedGraph(self, inputs_only(graph.record), _draws(graph.record))
         graph.watched, graph.record = True, None
         self.kept.add(kept)
-        self.session.saved.discard(graph.id)  # the failure of an earlier one with that name is past
+        self.session.saved.discard(graph.id)  # a failure of an earlier graph with this name is over
 
         @unseen
         def run(*arguments: Any, **keywords: Any) -> Any:
@@ -245,13 +250,14 @@ class Calls:
         return instead_of(compiled, run)
 
     def last_step(self) -> list[ArmedGraph]:
-        """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest
-        first. Where no backward runs, all whose calls are held."""
+        """The graphs with held calls that ran since the last backward ended a step, newest first. Where no backward
+        runs: all graphs with held calls."""
         held = [graph for graph in self.kept if graph.newest is not None and graph.step == self.step]
         return sorted(held, key=lambda graph: -graph.sequence)
 
     def copies_of(self, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> None:
-        """Begins to copy the small ones of these inputs before each call; of 32 graphs at a time, the newest."""
+        """Has the small inputs at these places copied before each later call; of more than 32 graphs the oldest loses
+        its copies."""
         self._drop(kept)
         kept.small = Small.of(kept, inputs, places)
         if kept.small is not None:
@@ -266,7 +272,7 @@ class Calls:
             small.file.remove()
 
     def let_go(self) -> None:
-        """Releases the references of graphs that have not run for long."""
+        """Releases the held inputs of graphs that have not run for 64 calls of others."""
         for graph in tuple(self.kept):
             if graph.newest is not None and self.sequence - graph.sequence > _IDLE_CALLS:
                 graph.newest = None
@@ -285,20 +291,20 @@ class ArmedGraph:
         self.newest: Newest | None = None
         self.sequence = self.execution = self.step = 0
         self.tensors: list[int] = []
-        """The places of inputs that are tensors; of these the model's, those that compiled code made; all that are
-        neither."""
+        """Places of the inputs that are tensors; `model`: parameters and buffers; `activations`: outputs of compiled
+        code; `strong`: all others."""
         self.model: list[int] = []
         self.activations: list[int] = []
         self.strong: list[int] = []
         self.written: set[int] = set()
-        """Inputs that the graph itself writes to."""
+        """Places of the inputs that the graph itself writes to."""
         self.first: InputsRecord | None = None
         self.small: Small | None = None
         self._tensors = self._strong = self._model = self._activations = _picking([])
         self._ids: tuple[int, ...] = ()
         self._references: tuple[Any, ...] = ()
         self._gone: list[Any] = []
-        """References of those whose tensor is gone: another may have its id."""
+        """Weak references whose tensors are gone: a new tensor may have such an id."""
         self._passes = False
 
     def begins(self, inputs: tuple[Any, ...]) -> bool:
@@ -311,11 +317,11 @@ class ArmedGraph:
             calls.step, calls.backward_ran = calls.step + 1, False
         self.execution += 1
         self.sequence, self.step = calls.sequence, calls.step
-        self.newest = None  # a call that cannot be looked at leaves nothing old behind
+        self.newest = None  # no stale call is left behind if this one cannot be held
         if self.first is None and not self._meets(inputs):
             return False
         try:
-            seen = Seen.of(self._tensors, inputs, calls.allowance, self.local)
+            seen = TensorStates.of(self._tensors, inputs, calls.allowance, self.local)
             if self.small is not None:
                 self.small.copy(self, inputs)
             activations = producers = ()
@@ -335,7 +341,7 @@ class ArmedGraph:
         return True
 
     def _of_model(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Weak references to parameters and buffers: those of the call before as long as the objects are the same."""
+        """Weak references to parameters and buffers; reused from the last call while the objects are the same."""
         tensors = self._model(inputs)
         ids = tuple(map(id, tensors))
         if ids != self._ids or self._gone:
@@ -357,7 +363,8 @@ class ArmedGraph:
         return (kept, kept.execution, place) if kept is not None and same else None
 
     def _meets(self, inputs: tuple[Any, ...]) -> bool:
-        """Looks at the first inputs: which are tensors, which are held weakly, their layout."""
+        """Examines the inputs of the first call: which are tensors, which are held weakly, their layout. False where
+        they cannot be recorded."""
         if any(map(is_fake, inputs)) or len(inputs) != len(self.names):
             self._passes = len(inputs) != len(self.names)
             return False
@@ -418,7 +425,7 @@ class ArmedGraph:
         values = self.values(newest)
         if any(values[place] is None for place in self.tensors):
             return
-        after = Seen.of(self._tensors, values, self.calls.allowance, "")
+        after = TensorStates.of(self._tensors, values, self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
         versions = zip(self.tensors, newest.seen.versions, after.versions, strict=True)
@@ -429,7 +436,7 @@ class ArmedGraph:
 
 
 class Small:
-    """Small inputs on the CPU, copied into a file that outlives the process: those from the program before each call,
+    """Copies small CPU inputs into a file that outlives the process: those that the program passes before each call,
     those that the graph writes to when there is time."""
 
     def __init__(self, kept: ArmedGraph, places: list[int]) -> None:
@@ -440,7 +447,8 @@ class Small:
         self.file = held.HeldFile([path])
         self._shapes: tuple[Any, ...] = ()
         self._spans: list[tuple[int, int]] = []
-        """Place in the file and bytes of each storage; `_places`: the same in memory, until the file grows."""
+        """(offset in the file, bytes) of each storage; `_places` has memory addresses instead, valid until the file
+        grows."""
         self._places: list[tuple[int, int]] = []
         self._start = self._length = 0
         self._pick = _picking(places)
@@ -448,7 +456,7 @@ class Small:
 
     @classmethod
     def of(cls, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
-        """The inputs at these places that are small; None when there are none."""
+        """Selects the small inputs at these places; None when there are none."""
         chosen: list[int] = []
         total = 0
         storages = [inputs[place].untyped_storage().data_ptr() for place in places if _is_plain(inputs[place])]
@@ -464,7 +472,7 @@ class Small:
         return cls(kept, chosen) if chosen else None
 
     def copy(self, kept: ArmedGraph, inputs: Sequence[Any]) -> None:
-        """Copies the inputs where there is time for it: a few always, unless their shapes changed."""
+        """Copies the inputs where the budget allows it; a few bytes always, unless the new shapes no longer fit."""
         allowance = kept.calls.allowance
         if self._spans and self._start > _FREE_BYTES and not allowance.may(self._key):
             return
@@ -524,7 +532,7 @@ class Small:
 
 
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A fast function that takes the values at these places."""
+    """A function that selects the values at these places quickly."""
     if not places:
         return lambda _: ()
     pick = operator.itemgetter(*places)
@@ -532,7 +540,7 @@ def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]
 
 
 def observed(record: GraphRecord, inputs: Sequence[Any]) -> InputsRecord:
-    """Shapes and scalars of inputs; statistics of small ones, as far as the time goes."""
+    """A record with the shapes and scalars of inputs, and with statistics of small ones until the time is used up."""
     first = live.observe(record, list(inputs), "meta", None)
     until = time.perf_counter() + _LOOKING_S
     for item, value in zip(first.inputs, inputs, strict=True):
@@ -548,7 +556,7 @@ def _with_bytes(item: InputRecord, copied: dict[str, InputRecord]) -> InputRecor
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of that shape with memory of its own, for its record."""
+    """An uninitialised contiguous tensor of the same shape and dtype, to encode in place of a tensor."""
     return torch.empty(tensor.shape, dtype=tensor.dtype).requires_grad_(tensor.requires_grad)
 
 

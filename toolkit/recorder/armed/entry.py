@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from .calls import Calls
 
 RING_BYTES = 48 << 20
-"""Of graphs and the journal; with copies of inputs a ring stays below 64 MB."""
+"""Limit for graphs and the journal; with copies of inputs a ring stays below 64 MB."""
 HOOKS = {"OutputGraph.call_user_compiler"}
 
 
 class Armed(Session):
-    """`at_end`: whether what went wrong is written when the process ends; `minify`: whether it is minified then, in
-    `max_time` seconds."""
+    """The session of an armed process. `at_end`: whether a failure is written as a run when the process ends; `minify`:
+    whether that run is then minified, within `max_time` seconds."""
 
     def __init__(self, *, at_end: bool, minify: bool, max_time: float) -> None:
         self.at_end, self.minify, self.max_time = at_end, minify, max_time
         self.calls: Calls | None = None
         self.error: BaseException | None = None
         self.saved: set[str] = set()
-        """Graphs whose failing calls are written already."""
+        """Graphs whose failing call is already written."""
         self.unfit: set[str] = set()
         """Graphs that could not be compiled."""
         self.written = -1
-        """The call up to which all was written."""
+        """Number of the last call that `save` has written."""
         options = Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES)
         super().__init__(options, join=False)
         self.watch = self._watched
@@ -82,7 +82,7 @@ class Armed(Session):
         super().event(kind, graph, **fields)
 
     def forget(self) -> None:
-        """Forgets what was called and failed so far, because a test ended."""
+        """Discards the calls and failures so far, because a test ended."""
         self.saved |= self.unfit
         if self.calls is not None:
             self.calls.failure = None
@@ -90,7 +90,7 @@ class Armed(Session):
                 graph.newest = None
 
     def has_called(self) -> bool:
-        """Whether anything compiled was called, or could not be compiled, since it forgot last."""
+        """Whether, since the last `forget`, a compiled graph was called or failed to compile."""
         called = self.calls is not None and any(graph.newest is not None for graph in self.calls.kept)
         return called or bool(self.unfit - self.saved)
 
@@ -100,7 +100,7 @@ class Armed(Session):
             self.error = error
 
     def close(self, *, programs: bool = False) -> None:
-        """Writes what went wrong, where that was asked for, and removes the ring."""
+        """Writes a run of a failure, where `at_end` asks for it, and removes the ring."""
         if os.getpid() != self.pid:
             return
         unsaved: list[str] = []
@@ -116,11 +116,11 @@ class Armed(Session):
             if writer is not None and writer.owned:
                 writer.syncing.finish()
                 writer.journal.close()
-            if not unsaved:  # else the next command makes a run of it, as if the process had died
+            if not unsaved:  # else the ring stays, and the next command makes a run of it
                 shutil.rmtree(self.path, ignore_errors=True)
 
     def went_wrong(self) -> str:
-        """A line on what went wrong and is not written yet; "" for nothing."""
+        """A line about a failure that is not written yet; "" where there is none."""
         failure = self.calls.failure if self.calls is not None else None
         if failure is not None and failure.kept.local not in self.saved:
             return f"{failure.kept.local} raised {failure.error}"
@@ -147,7 +147,7 @@ def engine(session: Session, original: Function, *args: Any, **kwargs: Any) -> A
 
 
 def watch_backwards() -> None:
-    """Marks backwards from now on, if torch has been imported."""
+    """Wraps autograd's engine to note backwards from now on; does nothing before torch is imported."""
     from ... import torch_private as t
 
     for name in ("engine_call", "graph_engine_call"):

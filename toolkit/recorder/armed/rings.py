@@ -1,5 +1,5 @@
-"""Where rings lie, and the run made from one whose process is gone while a compiled call, a backward or a compile was
-in progress. Imports no torch; a ring whose process may live is left alone.
+"""Locates rings, and makes a run of a ring whose process died during a compiled call, a backward or a compile. Imports
+no torch; leaves the ring of a process that may still live alone.
 
 >>> recovered()                         # no recording held a ring here
 []
@@ -31,15 +31,15 @@ from ....dumps.writer import RunWriter
 from .. import summary
 
 MARK = "call"
-"""The file in a process folder that says what runs just now."""
+"""File in a process folder that records what is running at the moment."""
 IDLE, CALL, BACKWARD = range(3)
 _STATE = struct.Struct("<B7xQ112s")
-"""State, execution, the graph that was called last."""
+"""State (IDLE, CALL or BACKWARD), number of the execution, id of the graph that was called last."""
 _TAKEN = ".taken"
 
 
 class Mark:
-    """What runs at the moment, in memory that outlives this process."""
+    """Records what is running at the moment, in mapped memory that outlives the process."""
 
     def __init__(self, folder: Path) -> None:
         descriptor = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -59,7 +59,7 @@ class Mark:
 
 
 class Recovered(NamedTuple):
-    """A ring made into a run: the graph that its process was last at, and what it did."""
+    """A run made from a ring. `graph`: the graph that its process was last at; `what`: what it did then."""
 
     run: Path
     graph: str
@@ -68,14 +68,15 @@ class Recovered(NamedTuple):
 
 
 def fresh() -> Path:
-    """A path for this process's ring, not made yet. Raises GraphdbgError where none can be."""
+    """A path for this process's ring, which does not exist yet. Raises GraphdbgError where none can be created."""
     folder = trust.place().parent / trust.RINGS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return free_path(str(folder / f"{os.getpid()}"))
 
 
 def recovered() -> list[Recovered]:
-    """Makes runs of the rings of processes that died, where those were started or else here; never raises."""
+    """Makes runs of the rings of dead processes, in the folder where each was armed, or in the current one; never
+    raises."""
     runs: list[Recovered | None] = []
     for ring in trust.rings():
         with contextlib.suppress(OSError, GraphdbgError):
@@ -84,7 +85,7 @@ def recovered() -> list[Recovered]:
 
 
 def report() -> None:
-    """Reports what `recovered` made, and what to do with it."""
+    """Reports the runs that `recovered` made, and what to do with them."""
     for run in recovered():
         name = summary.shown_path(run.run)
         who = run.command or "a process"
@@ -96,14 +97,14 @@ def report() -> None:
 
 
 def _recovered(ring: Path) -> Recovered | None:
-    """The run made from a ring; None where its process may live."""
+    """Makes a run from a ring; None where its process may still live."""
     if ring.name.endswith(_TAKEN) or not (ring / RUN_FILE).exists():
         return None
     processes = index.processes(ring)
     if any(process.liveness not in ("dead", "ended") for process in processes):
         return None
     taken = ring.with_name(ring.name + _TAKEN)
-    ring.rename(taken)  # by one command only
+    ring.rename(taken)  # the rename succeeds for one command only
     try:
         run = _made_a_run(taken, next((process for process in processes if process.states), None))
     except BaseException:
@@ -123,8 +124,8 @@ def _made_a_run(taken: Path, process: index.Process | None) -> Recovered | None:
 
 
 def _last(process: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
-    """The graph that a process was last at, whether no other graph is possible; what the process did; the events that
-    say so."""
+    """The graph that a process was last at; whether it must be that one; what the process did, as text; journal events
+    that record it."""
     compiling = next((local for local, state in process.states.items() if state.status == "compiling"), None)
     if compiling is not None:
         return compiling, True, "it was being compiled", []

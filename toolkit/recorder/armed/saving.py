@@ -1,8 +1,9 @@
-"""Writes what a ring holds as a run: the graphs of the last step, or the one that raised, with the inputs of their last
-calls.
+"""Writes a ring's contents as a run: the graphs of the last step, or the graph that raised, with the inputs of their
+last calls.
 
-Of each input: its copy where it was small, else the tensor itself if it is still there, else the value that its graph
-computes again from its own inputs. What was written since the call is named, with its writer as far as that is known.
+Each input is the copy where it was small; else the tensor itself if it still exists; else its value recomputed by the
+graph that produced it, from that graph's own inputs. An input written to since the call is reported, with the likely
+writer.
 
 For example:
 
@@ -43,13 +44,14 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4 << 30
 _MOST_DEEP = 4
 _TORCH, _INNER = str(Path(torch.__file__).parent), "inner external_utils.py"
-"""What torch itself defines (a bare torch.nn.Linear) is compiled inside a function of Dynamo's."""
+"""torch's own source folder, and the Dynamo function in which a callable of torch's (a bare torch.nn.Linear) is
+compiled."""
 _MISSING = object()
 
 
 class Saved(NamedTuple):
-    """A run that was written: its graphs, the first one the most likely; what was overwritten; whether that graph
-    raised."""
+    """A run that was written. `graphs`: ids, the likeliest culprit first; `notes`: inputs that were overwritten since;
+    `why`: what went wrong."""
 
     path: Path
     graphs: list[str]
@@ -167,7 +169,8 @@ def _called(kept: ArmedGraph, name: str) -> str:
 
 
 def _by(kept: ArmedGraph, place: int, tensor: torch.Tensor) -> str:
-    """The likely writer of a tensor, in words: an optimizer that has it, a graph that is known to write to it."""
+    """The likely writer of a tensor, in words: a graph that is known to write to it, or an optimizer that has it as a
+    parameter."""
     if place in kept.written:
         return f", by {kept.local} itself"
     for other in kept.calls.kept:
@@ -183,7 +186,8 @@ def _by(kept: ArmedGraph, place: int, tensor: torch.Tensor) -> str:
 
 
 def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
-    """The activation computed again in eager, by the graph that made it, from that graph's own last inputs."""
+    """Recomputes an activation in eager: runs the graph that produced it on that graph's own last inputs. _MISSING
+    where these are gone."""
     if producer is None or depth > _MOST_DEEP:
         return _MISSING
     kept, execution, place = producer
@@ -192,7 +196,7 @@ def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
         return _MISSING
     if kept not in known:
         known[kept] = None
-        with contextlib.suppress(Exception):  # optional: what it cannot do is synthesised
+        with contextlib.suppress(Exception):  # optional: an input that cannot be recomputed is synthesised
             read = _inputs(kept, newest, known, depth + 1)
             if _MISSING not in read.values:
                 saved = load_graph(kept.calls.session.writer().graph_path(kept.local))
@@ -209,7 +213,8 @@ def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
 
 
 def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Sequence[_Read]) -> list[str]:
-    """inputs.json of each graph, as far as there is room; a sentence for each that could not be written."""
+    """Writes inputs.json of each graph, with values while they fit in _MOST_BYTES; returns a sentence for each that has
+    none."""
     left, notes = _MOST_BYTES, list[str]()
     for local, reading in zip(graphs, read, strict=True):
         plain = [value for value in reading.values if type(value) in (torch.Tensor, torch.nn.Parameter)]
@@ -247,7 +252,8 @@ def _record(reading: _Read, policy: str, tensors: TensorStore) -> InputsRecord:
 
 
 def said(session: Armed) -> list[str]:
-    """Writes what went wrong when the process ends; returns the sentences about it."""
+    """Writes a run of the failure when the process ends; returns the sentences why it could not, none where it
+    could."""
     try:
         saved = save(session, None, None)
         said_of(session, saved, minify=session.minify, max_time=session.max_time)

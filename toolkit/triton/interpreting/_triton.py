@@ -43,7 +43,7 @@ def atomic_name(operation: Any) -> str:
 
 
 def numpy_type(kind: Any) -> np.dtype:
-    """NumPy's type for values of one of Triton's; bits for those that NumPy lacks."""
+    """NumPy's dtype for a Triton type; that of its bits where NumPy lacks the type."""
     key = kind.__class__, kind.name
     known = _numpy_types.get(key)
     if known is None:
@@ -52,9 +52,9 @@ def numpy_type(kind: Any) -> np.dtype:
 
 
 type_of = mangle_type
-"""Triton's type of an argument of a launch: "*fp32", "i32", "fp32"."""
+"""Triton's name for the type of a launch argument: "*fp32", "i32", "fp32"."""
 implicit = interpreter._implicit_cvt
-"""An argument of a launch that is no tensor, as the interpreter passes it."""
+"""Converts a launch argument that is no tensor as the interpreter does."""
 
 __all__ = [
     "ROUND_TO_ZERO",

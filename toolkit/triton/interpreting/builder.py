@@ -32,11 +32,11 @@ CODED: dict[Any, tuple[torch.dtype, Any]] = {
     tl.float8e5b16: (torch.float8_e5m2fnuz, np.uint8),
     tl.float8e4b8: (torch.float8_e4m3fnuz, np.uint8),
 }
-"""Triton types that NumPy has not -> torch's type, and the integers that hold the bits."""
+"""Triton types that NumPy lacks -> torch's dtype, and the NumPy integers that hold their bits."""
 
 
 def values(bits: np.ndarray, dtype: Any) -> np.ndarray:
-    """The float32 values of coded bits; other values unchanged."""
+    """Decodes bits of a coded type to float32 values; other values unchanged."""
     if dtype not in CODED:
         return bits
     known, integers = CODED[dtype]
@@ -45,13 +45,13 @@ def values(bits: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def is_float(handle: Any) -> bool:
-    """Whether a value of a kernel is of floating-point numbers."""
+    """Whether a kernel's value has floating-point elements."""
     scalar = handle.dtype.scalar
     return not scalar.is_ptr() and scalar.is_floating()
 
 
 def numbers(handle: Any) -> np.ndarray:
-    """The content of a kernel's value as numbers."""
+    """A kernel value's elements as numbers."""
     return values(handle.data, handle.dtype.scalar)
 
 
@@ -63,7 +63,7 @@ def not_finite(handle: Any) -> np.ndarray | None:
 
 
 def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
-    """Values as that type holds them: rounded, and as bits where NumPy lacks the type."""
+    """Rounds values to a coded type and returns them as bits."""
     if dtype not in CODED:
         raise ValueError(f"{dtype} is not a coded type")
     known, integers = CODED[dtype]
@@ -73,8 +73,7 @@ def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def saturated(floats: np.ndarray, dtype: Any) -> np.ndarray:
-    """Bits of 8-bit floats as NVIDIA's conversion instructions give them: values beyond the largest number become
-    it."""
+    """Bits of 8-bit floats as NVIDIA's conversions give them: values beyond the largest number are clamped to it."""
     known, _ = CODED[dtype]
     largest = torch.finfo(known).max
     kept = np.where(np.isnan(floats), floats, np.clip(floats, -largest, largest))
@@ -92,7 +91,7 @@ class MissingInstruction(CannotRun):
 
 
 def function(text: str) -> Callable[..., np.ndarray]:
-    """What one instruction computes. Raises MissingInstruction."""
+    """The function that one instruction computes. Raises MissingInstruction."""
     match = _ONE.fullmatch(text)
     operands = [] if match is None else re.findall(r"\d+", match.group(2))
     if match is None or operands != [str(place) for place in range(1, len(operands) + 1)]:
@@ -112,7 +111,7 @@ def function(text: str) -> Callable[..., np.ndarray]:
 
 
 def _flushed(values: np.ndarray, flush: bool) -> np.ndarray:
-    """Subnormal numbers become zeros of their sign (`.ftz`)."""
+    """Replaces subnormal numbers by zeros of the same sign (`.ftz`)."""
     if not flush or values.dtype != np.float32:
         return values
     small = np.abs(values) < np.finfo(np.float32).tiny
@@ -141,7 +140,7 @@ _INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "min": np.fmin,
     "mov": lambda x: x,
 }
-"""By the instruction's first word; in float64."""
+"""First word of the instruction -> its function, in float64."""
 
 
 def alone() -> None:
@@ -149,11 +148,11 @@ def alone() -> None:
 
 
 class Endless(RuntimeError):
-    """A loop of a kernel that never ends, or waits for another program that would have to run at the same time."""
+    """A kernel's loop never ends, or waits for another program that would have to run concurrently."""
 
 
 class Builder(InterpreterBuilder):
-    """One method per operation, named as Triton's own. Handles hold NumPy arrays; coded floats hold bits."""
+    """One method per operation, named as in Triton. Handles hold NumPy arrays; values of coded float types are bits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +163,7 @@ class Builder(InterpreterBuilder):
 
     # memory
 
-    def create_load(self, ptr: Any, *policy: Any) -> Any:  # of the cache: two words up to Triton 3.8, one from 3.9 on
+    def create_load(self, ptr: Any, *policy: Any) -> Any:  # cache policy: two arguments up to Triton 3.8, then one
         return self.create_masked_load(ptr, None, None)
 
     def create_store(self, ptr: Any, value: Any, *policy: Any) -> Any:
@@ -337,7 +336,7 @@ class Builder(InterpreterBuilder):
 
 
 class _Results(list):
-    """The results of an instruction in the form that the language expects."""
+    """Holds an instruction's results in the form that the language expects."""
 
     def get_result(self, index: int) -> Any:
         return self[index]
@@ -348,7 +347,7 @@ def _mask(mask: Any, pointer: Any) -> np.ndarray:
 
 
 def _divided(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Integer division toward zero, as LLVM's; by zero gives what a GPU leaves undefined: all bits set."""
+    """Integer division toward zero, as in LLVM; division by zero, undefined on a GPU, gives all bits set."""
     zero = right == 0
     safe = np.where(zero, 1, right).astype(right.dtype)
     quotient = np.asarray((left - np.fmod(left, safe)) // safe)
@@ -393,13 +392,14 @@ _UPDATES = {
 
 
 def _unsigned(old: Any, value: Any, choose: Any) -> Any:
-    """The result of `choose` on integers whose bits are read as unsigned."""
+    """Applies `choose` to integers whose bits are read as unsigned."""
     kind = np.dtype(f"u{old.dtype.itemsize}")
     return choose(np.asarray(old).view(kind)[()], np.asarray(value).view(kind)[()]).view(old.dtype)
 
 
 def _refuse_another() -> None:
-    """Raises EnvironmentLackError where Triton gives an operation other arguments than the method here takes."""
+    """Raises EnvironmentLackError where this Triton's builder calls an operation with arguments that the method here
+    does not take."""
     for name, ours in vars(Builder).items():
         theirs = getattr(InterpreterBuilder, name, None)
         if inspect.isfunction(ours) and inspect.isfunction(theirs):
@@ -412,4 +412,4 @@ def _refuse_another() -> None:
 
 _refuse_another()
 BUILDER = Builder()
-"""The one that the language calls."""
+"""The builder that Triton's language calls."""

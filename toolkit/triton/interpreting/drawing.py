@@ -1,10 +1,10 @@
 # pyright: basic
-"""Random numbers of kernels as Inductor's C++ kernels draw them, so that a graph judged on the CPU has one truth for
-both.
+"""Makes kernels draw random numbers as Inductor's C++ kernels do, so that a graph judged on the CPU has one reference
+for both.
 
-Triton's functions fold the same Philox words into other numbers. Replaced are the functions that Inductor's kernels
-call, for the time of a judgement; everything around them runs as it is. A kernel that calls `tl.philox` itself is left
-alone.
+Triton's functions derive other numbers from the same Philox words. The functions that Inductor's kernels call are
+replaced for the time of a judgement; everything else runs unchanged. A kernel that calls `tl.philox` itself is not
+affected.
 
 For example:
 
@@ -30,7 +30,7 @@ _LOW = 0xFFFFFFFF
 
 
 def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
-    """Draws as Inductor's C++ kernels do inside the block; to be opened inside `interpreted()`."""
+    """Within the block, kernels draw as Inductor's C++ kernels do; to be used inside `interpreted()`."""
     functions: list[tuple[Any, str, Callable[..., Any]]] = [
         (tl, "rand", _rand),
         (tl, "randn", _randn),

@@ -42,11 +42,12 @@ from .builder import BUILDER, Endless
 from .memory import KernelMistake
 
 MARK = "x_grid_barrier"
-"""Inductor's name for the wait; a kernel that holds it is cooperative."""
+"""Inductor's name for a barrier between programs; a kernel whose source has it is cooperative."""
 
 
 class Programs:
-    """`start(number)` runs a program; `resumed(number)` is called before each part of it."""
+    """Runs programs that wait for each other, one at a time. `start(number)` runs a program; `resumed(number)` is
+    called each time before it continues."""
 
     def __init__(self, start: Callable[[int], None], resumed: Callable[[int], None]) -> None:
         self.start, self.resumed = start, resumed
@@ -58,7 +59,7 @@ class Programs:
         self._stopped = False
 
     def run(self, count: int) -> None:
-        """Runs programs 0 to count - 1. Raises what the first of them raises that fails."""
+        """Runs programs 0 to count - 1. Raises the first error of any program."""
         threads = [threading.Thread(target=self._body, args=(number,), daemon=True) for number in range(count)]
         self._turns = {number: threading.Semaphore(0) for number in range(count)}
         for thread in threads:
@@ -81,7 +82,7 @@ class Programs:
             raise self._errors[0]
 
     def wait(self) -> None:
-        """Called by the program that runs: the others run up to their own wait."""
+        """Called by the running program at a barrier: lets the other programs run up to their own barrier."""
         number = self._now
         self._back.release()
         self._turns[number].acquire()
@@ -103,7 +104,7 @@ class Programs:
 
 
 class _Stopped(BaseException):
-    """Another program failed."""
+    """Ends a waiting program because another one failed."""
 
 
 _SEMANTIC = interpreter.TritonSemantic(BUILDER)
@@ -111,7 +112,7 @@ _rewritten_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDicti
 
 
 def rewritten(function: Any) -> Any:
-    """The function with Triton's meaning, or the function itself where nothing changes."""
+    """The function rewritten to Triton's semantics, or the function itself where that changes nothing."""
     known = _rewritten_functions.get(function)
     if known is None:
         known = _rewritten_functions[function] = _rewritten(function)
@@ -131,7 +132,7 @@ def _rewritten(function: Any) -> Any:
     definition.decorator_list = []
     definition.returns = None
     for argument in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs):
-        argument.annotation = None  # names of types need not be there when it runs
+        argument.annotation = None  # names in annotations may not exist at run time
     definition.args.defaults, definition.args.kw_defaults = [], [None] * len(definition.args.kwonlyargs)
     body = _Meaning().visit(definition)
     ast.increment_lineno(body, first - 1)
@@ -265,7 +266,7 @@ def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_: Any)
     if backwards:
         arrays = [np.flip(array, place) for array in arrays]
     size, step = arrays[0].shape[place], 1
-    while step < size:  # whole arrays each time: Triton takes no shape but of powers of two; the first lanes stay
+    while step < size:  # rolls whole arrays: Triton allows only power-of-two shapes; the first lanes keep their values
         before = [np.roll(array, step, place) for array in arrays]
         combined = _combined(combine_fn, before, arrays, kinds)
         head = (slice(None),) * place + (slice(step),)
@@ -310,7 +311,7 @@ _ACTIVE = 0
 class Interpreted:
     """A compiled function that runs as Python: called by kernels and as a combine function.
 
-    Its Python function runs as `rewriting` has it.
+    Its Python function runs as `rewritten` returns it.
     """
 
     def __init__(self, compiled: Any) -> None:
@@ -337,7 +338,7 @@ def of(compiled: Any) -> Interpreted:
 
 @contextlib.contextmanager
 def interpreted() -> Iterator[None]:
-    """Lets Triton's language compute with this builder inside the block; may be nested."""
+    """Within the block, Triton's language computes with this builder; may be nested."""
     global _ACTIVE
     if _ACTIVE:
         yield
@@ -361,7 +362,8 @@ def interpreted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def functions_of(space: dict[str, Any]) -> Iterator[None]:
-    """Runs compiled functions among a kernel's globals as Python, too: helpers that a user's kernel calls."""
+    """Within the block, compiled functions among a kernel's globals run as Python, too: helpers that a user's kernel
+    calls."""
     helpers = {name: value for name, value in space.items() if isinstance(value, JITFunction)}
     space.update({name: of(value) for name, value in helpers.items()})
     try:
@@ -410,7 +412,7 @@ def _language(scope: Any) -> None:
 
 
 def _at_compile_time(function: Any) -> Any:
-    """A function of Inductor that the compiler evaluates: it asks for constants as such."""
+    """Wraps an Inductor function that Triton evaluates at compile time: it expects numbers as constexpr."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         plain = (bool, int, float, type(None))
@@ -421,8 +423,8 @@ def _at_compile_time(function: Any) -> Any:
 
 
 def _truth(self: Any) -> bool:
-    """The truth of a kernel's condition. Triton's own code asks whether an operand exists (`if mask:`), which is true
-    whatever its value."""
+    """The truth value of a kernel's condition. For Triton's own code, which asks whether an operand exists (`if
+    mask:`), always True."""
     if sys._getframe(1).f_globals.get("__name__") in _OWN_CODE:
         return True
     BUILDER.asked += 1
@@ -437,7 +439,7 @@ _OWN_CODE = ("triton.language.semantic", "triton.language.core")
 
 
 def _library(scope: Any) -> None:
-    """libdevice: the generic module's functions are empty, those for CUDA call the builder by symbol."""
+    """Patches libdevice: the generic module's functions are empty, those for CUDA call the builder by symbol."""
     from triton.language.extra import libdevice as generic
     from triton.language.extra.cuda import libdevice as of_cuda
 

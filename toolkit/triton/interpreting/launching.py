@@ -86,7 +86,7 @@ class KernelError(RuntimeError):
 
 @contextlib.contextmanager
 def located(function: Any) -> Iterator[None]:
-    """Adds the kernel and the line of its source to its errors. A reason why it cannot run stays unchanged."""
+    """Adds the kernel's name and source line to errors inside it. CannotRun reasons pass unchanged."""
     try:
         yield
     except CannotRun:

@@ -135,7 +135,7 @@ def _sign_of_gamma(x: torch.Tensor) -> torch.Tensor:
 
 
 def _of_bits(count: Callable[[int, int], int]) -> Function:
-    """`count(bits, width)` of each element, whose bits are taken without a sign."""
+    """Applies `count(bits, width)` to each element's bits, read as unsigned."""
 
     def call(x: np.ndarray) -> np.ndarray:
         width = x.dtype.itemsize * 8
@@ -187,7 +187,7 @@ WHOLE: dict[str, Function] = {
     "uhadd": lambda x, y: (x & y) + ((x ^ y) >> 1),
     "urhadd": lambda x, y: (x | y) - ((x ^ y) >> 1),
 }
-"""Functions that give the type they say, or take integers."""
+"""Functions with a fixed result type, or with integer arguments."""
 
 
 def _conversions() -> dict[str, Function]:
@@ -215,4 +215,4 @@ BITS: dict[str, Function] = {
     "__nv_double_as_longlong": lambda x: x.view(np.int64),
     "__nv_longlong_as_double": lambda x: x.view(np.float64),
 }
-"""Symbols that change the type, or only read the bits another way."""
+"""Symbols that convert to another type, or reinterpret the bits."""

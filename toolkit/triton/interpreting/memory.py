@@ -1,9 +1,9 @@
 # pyright: basic
-"""The memory that interpreted kernels see: each tensor's storage lies alone in a zone of invented addresses.
+"""The memory that interpreted kernels see: each tensor's storage is alone in a zone of invented addresses.
 
-An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is
-recognised, with its argument, and can neither crash nor read another tensor. Values go to and from the real storage by
-NumPy.
+An address identifies its storage even after adding up to 2^43 bytes either way, so an out-of-bounds access is
+recognised, with its argument, and can neither crash nor read another tensor. Values go to and from the real storage
+through NumPy.
 
 For example:
 
@@ -29,12 +29,11 @@ _LOW = np.uint64((1 << ZONE_BITS) - 1)
 
 
 class KernelMistake(ValueError):
-    """What a kernel asks for is wrong in itself: an assertion of its own fails, or an argument that it needs is not
-    passed."""
+    """The kernel itself is wrong: its own assertion fails, or it needs an argument that is not passed."""
 
 
 class Fault(Exception):
-    """An access outside of a storage, while no findings are collected. `access` says which."""
+    """An access outside a storage, raised while no findings are collected. `access`: which one."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -43,26 +42,26 @@ class Fault(Exception):
 
 @dataclass
 class Zone:
-    """One storage. `data`: its bytes; `number` is its place among the zones; `names`: what the wrapper and the kernel
-    call it."""
+    """One storage. `data`: its bytes; `number`: its index among the zones; `names`: the wrapper's and the kernel's
+    names for it."""
 
     number: int
     data: np.ndarray
     storage: Any
     names: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    """What those who watch keep of it."""
+    """State that watchers keep for this storage."""
 
     def elements(self, dtype: np.dtype) -> np.ndarray:
-        """The storage as elements of that type, whole ones only."""
+        """The storage as elements of a dtype; an incomplete last element is dropped."""
         count = self.data.nbytes // dtype.itemsize
         return self.data[: count * dtype.itemsize].view(dtype)
 
 
 @dataclass
 class Access:
-    """One load, store or atomic of one program. `index`: elements of the zone, by lane; `live`: lanes that the mask
-    lets through; `inside`: live ones within the storage."""
+    """One load, store or atomic of one program. `index`: element of the zone, per lane; `live`: lanes that the mask
+    enables; `inside`: live lanes within the storage."""
 
     kind: str
     zone: Zone | None
@@ -90,8 +89,8 @@ class Access:
 
 
 class AccessWatch:
-    """Sees accesses. `access` comes before values are read or written; True: the fault is recorded, go on without those
-    lanes."""
+    """Observes accesses. `access` is called before values are read or written; True means that a fault was recorded and
+    the access goes on without the lanes outside."""
 
     def access(self, access: Access) -> bool:
         """Called with each access."""
@@ -101,21 +100,21 @@ class AccessWatch:
         """Called after a store."""
 
     def ended(self, number: int) -> None:
-        """Called when a program ran to its end."""
+        """Called when a program has run to its end."""
 
 
 class Memory:
-    """Zones by storage, for the time that their tensors live. `watch` may be replaced between kernels."""
+    """The zones of storages, while their tensors live. `watch` may be replaced between kernels."""
 
     def __init__(self, watch: AccessWatch | None = None) -> None:
         self.watch = watch or AccessWatch()
         self.again: Callable[[], None] | None = None
-        """Runs the program once more that the builder's grid index names, while a kernel runs."""
+        """While a kernel runs: runs the current program (the one at the builder's grid index) once more."""
         self.zones: list[Zone] = []
         self._by_storage: dict[int, Zone] = {}
 
     def zone_of(self, tensor: torch.Tensor) -> Zone:
-        """The zone of a tensor's storage, made when it is first seen."""
+        """The zone of a tensor's storage, created on first use."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         zone = self._by_storage.get(key)
@@ -127,8 +126,7 @@ class Memory:
         return zone
 
     def address(self, tensor: torch.Tensor) -> int:
-        """The invented address of a tensor's first element: aligned as its real one within 16 bytes of a fresh
-        storage."""
+        """The invented address of a tensor's first element, aligned modulo 16 bytes as on a new storage."""
         zone = self.zone_of(tensor)
         return ((zone.number + 1) << ZONE_BITS) + _HALF + int(tensor.storage_offset()) * tensor.element_size()
 
@@ -157,8 +155,8 @@ class Memory:
     def update(
         self, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, step: Any, pointer: Any = None
     ) -> np.ndarray:
-        """An atomic: `step(lane, old value)` is the new value, lane after lane. Returns the old values (zeros where
-        masked)."""
+        """An atomic: sets each lane's element to `step(lane, old value)`, lane by lane. Returns the old values (zeros
+        where masked)."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
         old = np.zeros(addresses.shape, dtype)
         for access, elements in self._accesses("atomic", addresses, mask, dtype, pointer):
@@ -182,7 +180,7 @@ class Memory:
         pointer: Any,
         value: np.ndarray | None = None,
     ) -> Iterator[tuple[Access, np.ndarray]]:
-        """One access for each zone that live lanes point to, usually one, with the zone's elements."""
+        """Yields one access per zone that live lanes point to (usually one), with the zone's elements."""
         mask = mask.astype(bool, copy=False)
         if not mask.any():
             return

@@ -1,10 +1,9 @@
 # pyright: basic
-"""What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
+"""Answers on the CPU what a running wrapper, generated for a GPU, asks of that GPU.
 
-Allocation functions give CPU tensors; device guards and streams do nothing; operators called with `device=cuda` make
-their result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of
-failing. Library calls that only a GPU has are those of `toolkit.live.gpu_only`; one that is missing there is refused by
-its name.
+Allocation functions give CPU tensors; device guards and streams do nothing; operators called with `device=cuda` create
+their result on the CPU; the layout check of a library call gives the result the GPU's layout instead of failing.
+GPU-only library calls are those of `toolkit.live.gpu_only`; one that is missing there is refused by name.
 
 For example:
 
@@ -32,7 +31,7 @@ from .. import pretended
 
 
 class _Calls(t.TorchDispatchMode):
-    """Moves device arguments, replaces operators that only a GPU has, and reports to the session what ran."""
+    """Moves device arguments to the CPU, replaces GPU-only operators, and reports each call to the session."""
 
     supports_higher_order_operators = True
 
@@ -79,12 +78,12 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 SIZED_OTHERWISE = words("torch.ops.aten._embedding_bag.default torch.ops.aten._embedding_bag_forward_only.default")
-"""Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input
-of a backward is such a one)."""
+"""Operators with results that are filled on a GPU but empty on the CPU, and that only their own backward reads (as an
+empty input)."""
 
 
 def called(operator: Any, args: Any, kwargs: Any) -> Any:
-    """The result of an operator on the CPU. Raises CannotRun, by its name, for one that only a GPU has."""
+    """Runs an operator on the CPU. Raises CannotRun, naming the operator, for a GPU-only one."""
     if getattr(getattr(operator, "overloadpacket", None), "__name__", "") in gpu_only.KERNELS:
         gpu_only.register()
     try:
@@ -100,8 +99,8 @@ class NoTensor(TypeError):
 
 
 def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str | None = None) -> None:
-    """Gives a tensor the strides that kernels behind it expect, its values kept. Raises CannotRun for another size."""
-    if not isinstance(tensor, torch.Tensor):  # as torch's own check says it
+    """Gives a tensor the strides that later kernels expect, keeping its values. Raises CannotRun for another size."""
+    if not isinstance(tensor, torch.Tensor):  # the message of torch's own check
         raise NoTensor(f"expected Tensor() for op: {name or 'a library call'}")
     if tuple(tensor.shape) != tuple(size):
         if name in SIZED_OTHERWISE or (name == "input" and not tensor.numel()):
@@ -114,7 +113,8 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
 
 
 def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """While it is open, operators called for a GPU make their results on the CPU, and others stand for a GPU's own."""
+    """Within the block, operators called for a GPU create their results on the CPU, and GPU-only operators are
+    replaced."""
     return _Calls(SimpleNamespace(observers=()))
 
 

@@ -2,7 +2,7 @@
 """Runs generated wrappers on CPU tensors: every kernel that they define is interpreted, everything else runs as it is.
 
 The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on
-the CPU; results of library calls are laid out as the wrapper expects them. `Launch`es are reported to observers.
+the CPU; results of library calls are laid out as the wrapper expects them. Launches are reported to observers.
 
 For example:
 
@@ -30,13 +30,13 @@ from ..emission import loaded
 from .memory import AccessWatch, KernelMistake, Memory
 
 LIMIT = 100_000
-"""Programs of one run: each takes the interpreter some milliseconds."""
+"""The most programs of one run: each takes the interpreter some milliseconds."""
 
 
 @dataclass
-class Launch:
-    """One launch of a kernel. `number` counts all launches of a run, from 0; `arguments` by the kernel's names,
-    constants of the chosen configuration included; `buffers`: argument -> the wrapper's name of the tensor."""
+class InterpretedLaunch:
+    """One launch of a kernel. `number`: its index among all launches of a run; `arguments`: by the kernel's parameter
+    names, with the constants of the configuration; `buffers`: argument -> the tensor's name in the wrapper."""
 
     kernel: str
     number: int
@@ -50,7 +50,7 @@ class Launch:
     buffers: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
     passed: tuple[Any, ...] = ()
-    """What the launcher was given, in order."""
+    """The launcher's arguments, in order."""
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -58,10 +58,10 @@ class Launch:
         return {name: value for name, value in self.arguments.items() if isinstance(value, torch.Tensor)}
 
 
-class Observer:
-    """Sees launches and library calls. A `watch` for the memory of a launch may be given."""
+class LaunchObserver:
+    """Observes launches and library calls; may give a `watch` for a launch's memory."""
 
-    def kernel(self, kernel: Kernel) -> None:
+    def kernel(self, kernel: InterpretedKernel) -> None:
         """Called while a wrapper with this kernel is loaded."""
 
     def began(self, call: Callable[..., Any], inputs: list[Any]) -> None:
@@ -70,36 +70,36 @@ class Observer:
     def ended(self, outputs: Any) -> None:
         """Called when a wrapper has returned."""
 
-    def before(self, launch: Launch) -> AccessWatch | None:
+    def before(self, launch: InterpretedLaunch) -> AccessWatch | None:
         """Called before a kernel runs."""
         return None
 
-    def after(self, launch: Launch) -> None:
+    def after(self, launch: InterpretedLaunch) -> None:
         """Called when the kernel has run."""
 
     def allocated(self, tensor: torch.Tensor) -> None:
-        """Called when the wrapper allocated memory that holds nothing yet."""
+        """Called when the wrapper has allocated uninitialised memory."""
 
     def called(self, operator: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> None:
         """Called after a library call, outside of kernels."""
 
 
-class Kernel:
-    """What a wrapper gets for `async_compile.triton(...)`: `run` interprets, with the first configuration."""
+class InterpretedKernel:
+    """Replaces what `async_compile.triton(...)` returns: `run` interprets the kernel, with its first configuration."""
 
     def __init__(self, session: Interpretation, name: str, source: str) -> None:
         self.session, self.name, self.source = session, name, source
         session.made += 1
-        self.autotuner = loaded(name, source, session.folder / str(session.made))  # two wrappers may use one name
+        self.autotuner = loaded(name, source, session.folder / str(session.made))  # wrappers may reuse a name
         self.config = self.autotuner.configs[0]
         self.function = self.autotuner.fn.fn
         self.signature = dict(self.autotuner.triton_meta["signature"])
 
     def run(self, *arguments: Any, stream: Any = None, benchmark_run: bool = False, **named: Any) -> None:
-        """Does what Inductor's launcher does, on the interpreter."""
+        """Interprets a launch, as Inductor's launcher would run it."""
         self.session.launch(self._launch(arguments, named, sys._getframe(1).f_locals))
 
-    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> Launch:
+    def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any], scope: Mapping[str, Any]) -> InterpretedLaunch:
         own, grid = self.autotuner._interpret_args_grid(tuple(arguments), self.config)
         names = list(self.autotuner.fn.arg_names)
         known = self.autotuner.triton_meta.get("constants", {})
@@ -113,12 +113,13 @@ class Kernel:
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
         own_facts = self.config, self.signature, self.function, self.autotuner
         buffers = _names(given, scope)
-        return Launch(self.name, self.session.launches, given, constexprs, grid, *own_facts, buffers, passed=arguments)
+        return InterpretedLaunch(
+            self.name, self.session.launches, given, constexprs, grid, *own_facts, buffers, passed=arguments
+        )
 
 
 def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]:
-    """Argument -> what the wrapper calls the tensor; of a view that has no name, what it calls another of that
-    storage."""
+    """Argument -> the tensor's name in the wrapper; for an unnamed view, the name of another tensor on that storage."""
     known = {name: value for name, value in scope.items() if isinstance(value, torch.Tensor)}
     by_identity = {id(value): name for name, value in known.items()}
     by_storage = {value.untyped_storage()._cdata: name for name, value in reversed(known.items())}
@@ -131,22 +132,22 @@ def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]
 
 
 class Interpretation:
-    """The run of wrappers: which kernels there are, how many launches ran, who looks on.
+    """An interpreted run of wrappers: its kernels, the number of launches, its observers.
 
-    `edit(name, source)` may give a kernel another source than the one that was generated.
+    `edit(name, source)` may return another source for a kernel than the generated one.
     """
 
-    def __init__(self, *observers: Observer, edit: Callable[[str, str], str] | None = None) -> None:
+    def __init__(self, *observers: LaunchObserver, edit: Callable[[str, str], str] | None = None) -> None:
         self.observers, self.edit = observers, edit
         self.made = 0
         self.draws_like_cpu = False
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, InterpretedKernel] = {}
         self.launches = self.programs = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def folder(self) -> Path:
-        """Where sources of kernels lie while it is open."""
+        """The folder of the kernels' sources while it is open."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="graphdbg-kernels-")
         return Path(self._folder.name)
@@ -177,16 +178,16 @@ class Interpretation:
             observer.ended(outputs)
         return outputs
 
-    def make(self, name: str, source: str) -> Kernel:
-        """Makes a kernel of a wrapper."""
+    def make(self, name: str, source: str) -> InterpretedKernel:
+        """Creates a kernel of a wrapper."""
         if self.edit is not None:
             source = self.edit(name, source)
-        kernel = self.kernels[name] = Kernel(self, name, source)
+        kernel = self.kernels[name] = InterpretedKernel(self, name, source)
         for observer in self.observers:
             observer.kernel(kernel)
         return kernel
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, launch: InterpretedLaunch) -> None:
         """Runs one kernel."""
         from . import launching
 

@@ -1,4 +1,4 @@
-"""Diff: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
+"""Diff: its digit, what it is about, and its actions with their keys, in the order in which help lists them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ....dumps.diff.beside import OWN, SIGNS, SideColumns, Sideways
-from ....dumps.diff.others import Other, by_seq_nr, others
+from ....dumps.diff.others import ComparableGraph, by_seq_nr, others
 from ....dumps.errors import JobFailedError, NotReadyError
 from ....dumps.short import shorten
 from ....dumps.store import resolve_graph
@@ -347,7 +347,7 @@ class DiffRoom(ListRoom):
         graph, run = self.here.graph or "", self.here.run
         self.work(lambda: candidates(graph, run), self._ask, group="others", doing="choose other")
 
-    def _ask(self, others: list[Other]) -> None:
+    def _ask(self, others: list[ComparableGraph]) -> None:
         from ..picking import PickOther
 
         if self.is_current:
@@ -369,7 +369,7 @@ class DiffRoom(ListRoom):
         self.workbench.go("graph", Here(run=self.here.run, graph=graph, node=node))
 
 
-def candidates(graph: str, run: str | None) -> list[Other]:
+def candidates(graph: str, run: str | None) -> list[ComparableGraph]:
     """The graphs that a graph can be compared with."""
     saved = resolve_graph(graph)
     name = run or (str(saved.run.path) if saved.run is not None else "")

@@ -1,5 +1,4 @@
-"""What keys do with the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a
-widget.
+"""Keys of the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a widget.
 
 The tabs' `about()` reads and computes, in a thread.
 

@@ -32,9 +32,9 @@ class GraphFind:
         self.sought = ""
         self.hits: Sequence[int] = ()
         self.trail: list[int] = []
-        """Where jumps began, the last one at the end."""
+        """Nodes where jumps began, the last one at the end."""
         self.ahead: list[int] = []
-        """Where going back came from."""
+        """Nodes that going back has left, for going forth again."""
         self._before = ("", -1)
         """The filter, and the node under the cursor, before typing began."""
 

@@ -1,4 +1,4 @@
-"""Graph: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
+"""Graph: its digit, what it is about, and its actions with their keys, in the order in which help lists them."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ class Prompt(Vertical):
 
 
 class GraphStanding:
-    """The part of Graph that hands nodes on."""
+    """The part of the graph screen that opens a prompt at a node, and saves nodes as a case."""
 
     def __init__(self, room: GraphRoom) -> None:
         self.room = room
@@ -340,7 +340,7 @@ class GraphRoom(Room):
     ROOM = "graph"
     table = getters.query_one(NodeTable)
     status = getters.query_one(StatusLine)
-    """The line under it."""
+    """The line under the table."""
     prompt = getters.query_one(Prompt)
     """The line to type into."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....dumps.browse import columns as all_columns
 from ....dumps.browse.about import sidecar_bytes
-from ....dumps.browse.columns import Column
+from ....dumps.browse.columns import NodeColumn
 from ....dumps.browse.filter import VALUE_KEYS, Term, hint
 from ....dumps.browse.row_texts import Lanes, laying
 from ....dumps.browse.selection import INPUTS, Groups, Question, Selection, grouping, selecting, usual
@@ -52,10 +52,10 @@ class GraphRows:
         self.question = Question()
         self.filter_text = ""
         self.depth: int | None = None
-        """How deep modules are open; None: by single folds."""
+        """The depth to which modules are open; None: each is folded by itself."""
         self.groups: Groups | None = None
         self.lanes: Lanes | None = None
-        self.chosen: tuple[Column, ...] | None = None
+        self.chosen: tuple[NodeColumn, ...] | None = None
         """Columns that the user chose; None: the default ones."""
 
     @property

@@ -20,7 +20,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from ....dumps.browse.columns import GAP, Column, fitting, widths
+from ....dumps.browse.columns import GAP, NodeColumn, fitting, widths
 from ....dumps.browse.row_texts import ASCII, GLYPHS, Lanes, RowTexts
 from ....dumps.browse.selection import Selection
 from ...widgets.virtual_list import VirtualList
@@ -31,8 +31,8 @@ STYLES = ("head", "quiet", "op", "group", "cursor", "near", "bad", "hot", "warm"
 EPSILON = {"float64": 2.3e-16, "float16": 9.8e-4, "bfloat16": 7.9e-3}
 """The step after 1 of each dtype; other dtypes have that of float32."""
 WARM = 0.1
-"""Beyond the square root of that step an error has lost half of the digits and is hot; beyond this part of it, it is
-warm."""
+"""An error beyond the square root of that step has lost half of the digits and is hot; one beyond this part of the root
+is warm."""
 
 
 class NodeTable(VirtualList):
@@ -65,7 +65,7 @@ class NodeTable(VirtualList):
     def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:
         super().__init__(id=id)
         self.selection: Selection | None = None
-        self.columns: Sequence[Column] = ()
+        self.columns: Sequence[NodeColumn] = ()
         self.lanes: Lanes | None = None
         self.texts: RowTexts | None = None
         self.glyphs = ASCII if ascii_only else GLYPHS
@@ -74,16 +74,16 @@ class NodeTable(VirtualList):
         self.bad: dict[int, str] = {}
         """Nodes that a job found bad, with their mark."""
         self.bad_lines: set[int] = set()
-        """The user's lines of those, as positions among the texts."""
+        """The user's lines of the bad nodes, as positions among the texts."""
         self._heated: list[tuple[str, int, int]] = []
-        """The columns that are painted by their values, from letter to letter of the line."""
+        """The columns that are coloured by their values: key, first letter and end in the line."""
         self._wide: dict[int, dict[str, int]] = {}
-        """The wanted widths of the columns, by the node behind the folded rows in front."""
+        """The wanted widths of the columns, by the first node that has a row of its own."""
         self._strips: dict[int, Strip] = {}
 
     # -- what is shown
 
-    def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
+    def show(self, selection: Selection, columns: Sequence[NodeColumn], lanes: Lanes | None, cursor: int) -> None:
         """Shows these rows with the cursor on one of them."""
         if self.selection is None or self.selection.view is not selection.view or tuple(columns) != tuple(self.columns):
             self._wide.clear()
@@ -221,7 +221,7 @@ class NodeTable(VirtualList):
         return Strip([*segments, Segment(rest[done:], base)]).adjust_cell_length(width, base)
 
     def _heat(self, node: int, key: str) -> str:
-        """How an error, and the user's line of a bad node, is painted."""
+        """The style of an error, or of the user's line of a bad node; empty for the usual one."""
         assert self.selection is not None
         view = self.selection.view
         if key == "file":

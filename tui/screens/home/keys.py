@@ -1,4 +1,4 @@
-"""Home: its digit, what it is about, and its actions with their keys, in the order in which help tells them."""
+"""Home: its digit, what it is about, and its actions with their keys, in the order in which help lists them."""
 
 from __future__ import annotations
 

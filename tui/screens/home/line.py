@@ -3,8 +3,8 @@ nothing.
 
 For example:
 
-    layout = Layout.of(lines, width=80)
-    "".join(text for text, _ in layout.parts(line, folded=False, kernels=3))
+    columns = HomeColumns.of(lines, width=80)
+    "".join(text for text, _ in columns.parts(line, folded=False, kernels=3))
     # '  0_0      113  ✗ failed        5.48  CppCompileError: ...'
 """
 

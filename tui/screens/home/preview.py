@@ -1,5 +1,5 @@
-"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, the next
-commands.
+"""What Home shows about the line under the cursor: the error with its source, the last verdict, why it is there, the
+next commands.
 
 Called in a thread; reads the run's own files, journals no second time. Knows no widget and decides nothing.
 
@@ -40,7 +40,7 @@ from ....toolkit.verdicts import verdict_words
 from ... import job_files
 from ...job_files import ERR_FILE
 from ...jobs import ending
-from ...verdicts import Judged, Verdicts
+from ...verdicts import ShownVerdict, Verdicts
 
 if TYPE_CHECKING:
     from ...outs import Outs
@@ -56,7 +56,7 @@ class Overview:
     def __init__(self, run: str | None) -> None:
         self.run = run
         self.runs: dict[str, Following] = {}
-        """By the name a user types."""
+        """The followed runs, by the name a user types."""
         self.lines: list[ListingLine] = []
         self._made: dict[str, list[ListingLine]] = {}
         self._others: list[ListingLine] = []
@@ -251,7 +251,7 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int, trust
     return texts
 
 
-def _verdict(judged: Judged) -> list[Text]:
+def _verdict(judged: ShownVerdict) -> list[Text]:
     """The last verdict, with when it was asked for."""
     style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(judged.record), "")
     clock = "%H:%M" if time.time() - judged.started < 86400 else "%d %b %H:%M"
@@ -266,7 +266,7 @@ def _verdict(judged: Judged) -> list[Text]:
     return texts
 
 
-def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Frame | None:
+def _frame(line: ListingLine, stack: list[Frame], judged: ShownVerdict | None) -> Frame | None:
     """The user's line that the failure, the verdict, or else the compile is about."""
     if mine := [frame for frame in stack if frame.user]:
         return mine[-1]
@@ -281,7 +281,7 @@ def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Fram
 
 
 def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
-    """The lines around that one, from the copy that the run keeps; else the quoted lines of the stack."""
+    """The lines around the frame's, from the copy that the run keeps; else the quoted lines of the stack."""
     from ....dumps.sources import Sources
 
     if frame is None:
@@ -301,7 +301,9 @@ def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
     return quoted
 
 
-def _next(line: ListingLine, row: ListedGraph, judged: Judged | None, trusted: bool) -> list[tuple[str, str, str]]:
+def _next(
+    line: ListingLine, row: ListedGraph, judged: ShownVerdict | None, trusted: bool
+) -> list[tuple[str, str, str]]:
     """Next steps: key, what it does, the command that does the same."""
     target, flag = shlex.quote(line.target), " --trust" * trusted
     triage = ("t", "judge it at every rung", f"graphdbg triage {target}{flag}")

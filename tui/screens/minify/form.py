@@ -58,7 +58,7 @@ class MinifyForm(VerticalScroll):
         yield Static("", id="form-help", markup=False)
 
     def on_mount(self) -> None:
-        """A proposal that came first is filled in."""
+        """Fills in a proposal that came before the fields."""
         self.watch_base(self.base)
 
     def watch_base(self, base: Start | None) -> None:
@@ -72,7 +72,7 @@ class MinifyForm(VerticalScroll):
         self._tell()
 
     def start(self) -> Start:
-        """What is typed now. Raises UsageError for what makes no sense."""
+        """The start with the typed options. Raises UsageError for options that make no sense."""
         if self.base is None:
             raise NotReadyError(
                 "nothing to start yet", "the graph is still being read", "press enter again in a moment"
@@ -99,6 +99,6 @@ class MinifyForm(VerticalScroll):
         self.query_one("#form-help", Static).update(Text(begins + hint, "dim"))
 
     def on_descendant_focus(self) -> None:
-        """The hint of the field that is typed into."""
+        """Shows the hint of the field that is typed into."""
         if self.base is not None:
             self._tell()

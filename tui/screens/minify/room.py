@@ -38,9 +38,9 @@ from .steering import MinifySteering
 from .views import VIEWS, ListView, Looked, candidate, output, picture
 
 LOOK_S = 0.3
-"""Between two looks at OUT."""
+"""Seconds between two looks at OUT."""
 PLOT_S = 5.0
-"""Between two plots of a search that runs."""
+"""Seconds between two plots of a search that runs."""
 WIDE = 120
 """Columns from which plot and lists stand side by side."""
 MANY = 2000
@@ -107,7 +107,7 @@ class MinifyRoom(ViewsRoom):
         return self.lines
 
     def equivalent(self) -> list[str]:
-        """What would start it, or says how it stands."""
+        """The command that would start the search, or that shows how it stands."""
         if self.watched is not None:
             return ["steer", str(self.watched.out)]
         try:
@@ -139,7 +139,7 @@ class MinifyRoom(ViewsRoom):
             self.show_form()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Side by side where there is room; lines break elsewhere."""
+        """Places plot and lists side by side where there is room, and wraps lines for the new size."""
         self._fit(event.size.width)
         self.call_after_refresh(lambda: self.show())
 
@@ -148,7 +148,7 @@ class MinifyRoom(ViewsRoom):
             live.set_class(width >= WIDE, "wide")
 
     def can(self, action: str) -> bool:
-        """Steering needs a search that runs; resuming one that does not."""
+        """Whether an action makes sense: steering needs a running search, resuming one that does not run."""
         state = self.watched.state if self.watched else None
         name = action.removeprefix("minify.")
         if name in ("skip", "disable", "raise", "pause", "stop", "restart"):
@@ -183,7 +183,7 @@ class MinifyRoom(ViewsRoom):
         self.run(start.words(), Path(start.out))
 
     def run(self, words: Sequence[str], out: Path) -> None:
-        """A minification as a job of its own, followed from now on."""
+        """Starts a minification as a job, and follows it."""
         self.job = self.run_job(words, self._job_ended, doing="minify")
         self.follow(Watched(out))
         self.here = self.here.at(out=str(out))
@@ -242,7 +242,7 @@ class MinifyRoom(ViewsRoom):
             self.tick()
 
     def _turned(self, watched: Watched) -> None:
-        """It began, ended or died: said once, with the bell where it was watched."""
+        """Reports once that the search began, ended or died; with the bell where it was seen running."""
         before, self._last_state = self._last_state, watched.state
         self.steering.asked = ""
         self.refresh_bindings()
@@ -254,7 +254,7 @@ class MinifyRoom(ViewsRoom):
                 self.to_view(len(VIEWS) - 1 if watched.state == "ended" else self.view)
 
     def _learn_names(self, watched: Watched) -> None:
-        """The names of the nodes, once the search has reported them, and again when it ended."""
+        """Reads the names of the nodes once the search has reported them, and again when it has ended."""
         key = f"{watched.story.graph} {watched.state in OVER}"
         if not watched.story.graph or key == self._named or not watched.story.history:
             return
@@ -273,7 +273,7 @@ class MinifyRoom(ViewsRoom):
     # -- showing
 
     def show(self, *, keep: bool = True) -> None:
-        """The plot, what is known, the lines of the view."""
+        """Shows the plot, what is known, and the lines of the view."""
         watched = self.watched
         if watched is None or not self.is_mounted:
             return
@@ -295,7 +295,8 @@ class MinifyRoom(ViewsRoom):
                 self.lines.move_to(len(texts) - 1)
 
     def _show_facts(self, watched: Watched, *, at_once: bool = False) -> None:
-        """What also changes with the time. The plot, which is most of what is painted, is drawn again less often."""
+        """Shows the numbers, which also change with time. The plot, which is most of what is painted, is drawn again
+        less often."""
         drawn: tuple[int, State] = (len(watched.story.points), watched.state)
         now = time.monotonic()
         if drawn != self._drawn and (
@@ -370,11 +371,11 @@ class MinifyRoom(ViewsRoom):
                 pass
 
     def on_input_submitted(self) -> None:
-        """Enter in a field starts it, too."""
+        """Starts the search on Enter in a field."""
         self.guarded(self._start, doing="start")
 
     def on_virtual_list_opened(self) -> None:
-        """A second click opens, as enter does."""
+        """Opens a line on a second click, as enter does."""
         self.guarded(self.do_minify_open, doing="open")
 
     def _look_at(self, case: str, title: str, against: str = "", number: int | None = None) -> None:
@@ -390,7 +391,7 @@ class MinifyRoom(ViewsRoom):
         self.workbench.go("graph", Here(graph=path))
 
     def to_graph(self) -> bool:
-        """The best case as a graph; while it is searched, the graph that it began with."""
+        """Shows the best case as a graph; while the search runs, the graph that it began with."""
         if (watched := self.watched) is None:
             return False
         if (watched.out / "case").is_dir():
@@ -405,7 +406,7 @@ class MinifyRoom(ViewsRoom):
     # -- moving about
 
     def do_view(self, step: int) -> None:
-        """The next list, or the one before; in the form a field."""
+        """Shows the next view, or the one before; in the form, goes to a field."""
         if self.form.display:
             self._to_field(step)
         else:
@@ -416,22 +417,22 @@ class MinifyRoom(ViewsRoom):
         self.focus_next() if step > 0 else self.focus_previous()
 
     def do_minify_copy(self) -> None:
-        """The lines of this view."""
+        """Copies the lines of this view; of the result the repro."""
         watched = self.steering.following()
         whole = self.looked.repro if self.views[self.view] == "Result" else ""
         text = whole or "\n".join(line.plain for line in self.lines.texts)
         self.workbench.copy(text, f"{Path(watched.out).name}-{self.views[self.view].lower()}")
 
     def do_minify_zoom(self) -> None:
-        """The list alone, or with the plot."""
+        """Shows the list alone, or with the plot."""
         self.live.toggle_class("alone")
 
     def do_move(self, where: str) -> None:
-        """Another line; in the form another field."""
+        """Moves to another line; in the form to another field."""
         if self.watched is None and where in ("down", "up"):
             self._to_field(1 if where == "down" else -1)
         super().do_move(where)
 
     def do_minify_across(self, step: int) -> None:
-        """More of long lines, or back."""
+        """Scrolls sideways to more of long lines, or back."""
         self.lines.scroll_to(x=max(0, self.lines.scroll_offset.x + step * ACROSS), animate=False)

@@ -1,5 +1,5 @@
-"""What Minify asks of a search: orders run `graphdbg steer` as a short job; resuming and another search are commands,
-too.
+"""What Minify asks of a search: an order runs `graphdbg steer` as a short job; resuming and another search are
+commands, too.
 
 An order counts as asked until the search says what became of it. Decides nothing about a minification.
 
@@ -43,10 +43,10 @@ class MinifySteering:
     def __init__(self, room: MinifyRoom) -> None:
         self.room = room
         self.asked = ""
-        """What was asked for and is not done yet."""
+        """An order in words that was given and is not done yet."""
 
     def following(self) -> Watched:
-        """The search that is seen. Raises UsageError where there is none."""
+        """The search that is shown. Raises UsageError where there is none."""
         if self.room.watched is None:
             raise NotReadyError(
                 "no minification runs here yet", "this is the form for a new one", "press enter to start it"
@@ -54,7 +54,7 @@ class MinifySteering:
         return self.room.watched
 
     def _chosen(self, view: str, listed: Sequence[T], what: str) -> T:
-        """What the cursor is on; raises UsageError in another view, or where there is nothing."""
+        """The item under the cursor; raises UsageError in another view, or where there is nothing."""
         at = self.room.lines.cursor - VIEWS[self.room.view].first
         if not self._in_front(view) or not 0 <= at < len(listed):
             raise NotReadyError(f"no {what} is chosen", "", f"go to the view {view} and put the cursor on one")
@@ -69,8 +69,8 @@ class MinifySteering:
         raise NotReadyError("there is no case of this failure yet", why, fix)
 
     def do_minify_minify(self) -> None:
-        """The form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1 lists
-        it."""
+        """Shows the form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1
+        lists it."""
         if self.room.watched is not None and self.room.views[self.room.view] == "Other failures":
             self.room.workbench.go("minify", Here(graph=self.case()))
             return
@@ -88,8 +88,8 @@ class MinifySteering:
         self.room.tell_where()
 
     def do_minify_resume(self) -> None:
-        """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a
-        terminal."""
+        """Resumes the search where it ended; the journal answers what was asked before. Raises UsageError for a command
+        or modules, which have to be typed again in a terminal."""
         watched = self.following()
         if watched.state == "running":
             raise InUseError("the search runs already", "", "press space to pause it, or x to stop it")
@@ -103,7 +103,7 @@ class MinifySteering:
     # -- steering
 
     def do_minify_disable(self) -> None:
-        """The step under the cursor is left out, or taken in again; where the steps are not in front, the one that
+        """Leaves out the step under the cursor, or takes it in again; where the steps are not in front, the step that
         runs."""
         watched = self.following()
         running = next((step for step in telling.steps(watched) if step.name == watched.story.step), None)
@@ -116,7 +116,7 @@ class MinifySteering:
             self.room.notify(f"{order} {step.name}, the step that runs. Z takes that back.", markup=False, timeout=5)
 
     def do_minify_raise(self) -> None:
-        """The step under the cursor comes next; where the steps are not in front, they come there first."""
+        """Makes the step under the cursor the next one; where the steps are not in front, shows them first."""
         if self._in_front("Steps"):
             self.do_minify_steer("raise", self._step().name)
             return
@@ -184,7 +184,7 @@ class MinifySteering:
                 raise CannotResumeError("the search has ended", "", "press R to resume it, or m for a new search")
 
     def do_minify_steer(self, *order: str) -> None:
-        """Asks the search for something: skip is on with the next step."""
+        """Gives the search an order, as `graphdbg steer` does."""
         watched = self._steerable()
         words = ["steer", str(watched.out), *order]
         self.room.run_job(words, lambda job, code: self._steered(job, order, code), doing="minify", passing=True)

@@ -22,7 +22,7 @@ from ....dumps.wording import counted, size_text
 from ....minifier.events import QueryAnswered
 from ....minifier.minified import Also
 from ....minifier.progress import telling
-from ....minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
+from ....minifier.progress.candidates import NUMBERS_ONLY, AtomNames, Line, difference, parsed, state, whole
 from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
 from ....minifier.progress.watched import Watched
 from ....minifier.story import Story
@@ -33,7 +33,7 @@ from ...widgets.texts import Made
 SHOWN = 24
 """Lines of the repro that the result begins with."""
 QUERY_WIDTH = 200
-"""Of the widest line of a query."""
+"""The width of the widest line of a query."""
 SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
 
 
@@ -41,7 +41,7 @@ SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
 class Looked:
     """What the views need beside the story: names of nodes, what is chosen, what lies on disk."""
 
-    atoms: Atoms = field(default_factory=lambda: NUMBERS_ONLY)
+    atoms: AtomNames = field(default_factory=lambda: NUMBERS_ONLY)
     doubt: str = ""
     shown: str | None = None
     """The candidate that was chosen to be seen, in place of the one in flight; `title` says which, `number` which
@@ -50,7 +50,7 @@ class Looked:
     number: int | None = None
     ascii_only: bool = False
     against: str = ""
-    """What it is compared with; empty: it is shown whole."""
+    """The candidate that the shown one is compared with; empty: it is shown whole."""
     output: tuple[str, list[str]] = ("", [])
     """Of the query that runs: its stage, the last lines that it printed."""
     outcome: Conclusion | None = None
@@ -59,7 +59,7 @@ class Looked:
     others: list[Also] = field(default_factory=list[Also])
 
     def look_at_disk(self, watched: Watched) -> None:
-        """Reads what the result is; in a thread."""
+        """Reads the result and the other failures; called in a thread."""
         self.outcome = outcome_of(watched.out, watched.story)
         with contextlib.suppress(OSError, GraphdbgError):
             self.repro = opening.read_text(self.outcome.repro) if self.outcome.repro else ""
@@ -136,7 +136,7 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
 
 
 def output(watched: Watched, looked: Looked) -> list[Text]:
-    """What the query that runs is at, and what it printed of late; where none does, what the last one said."""
+    """The stage and the latest output of the running query; where none runs, the detail of the last one."""
     story, (stage, printed) = watched.story, looked.output
     if (flight := story.flight()) is not None and watched.state == "running":
         head = Text(plain(f"query {flight.number}" + (f": {stage}" if stage else "")), "bold")

@@ -1,7 +1,8 @@
 """The jobs of the replay screen: started, attached to again, their lines taken as they come, their end reported.
 
-What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing
-itself. How busy the NVIDIA GPUs here are, as `nvidia-smi` reports it: a replay beside a training run is slow.
+`LadderSeen` and `ValuesSeen` know what lines mean; a job that dies leaves the lines that it had printed. Paints nothing
+itself. Also: `occupied`, how busy the NVIDIA GPUs here are, as `nvidia-smi` reports it: a replay beside a training run
+is slow.
 
 For example: `ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])`.
 """
@@ -42,7 +43,7 @@ Data = dict[str, Any]
 
 
 @dataclass
-class Slot:
+class ReplaySlot:
     """One command and its output: `document` is the JSON that a command prints at its end."""
 
     kind: str
@@ -83,7 +84,7 @@ class ReplayJobs:
         self.room = room
         self.ladder = LadderSeen()
         self.values = ValuesSeen()
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[str, ReplaySlot] = {}
 
     @property
     def running(self) -> bool:
@@ -97,7 +98,7 @@ class ReplayJobs:
         old = self.slots.get(kind)
         if old is not None and old.runs:
             raise InUseError(f"{old.line} runs", "one at a time of each kind", "press x to stop it")
-        slot = Slot(kind, self.room.workbench.as_trusted(words))
+        slot = ReplaySlot(kind, self.room.workbench.as_trusted(words))
         slot.job = Job(slot.words, **self._hearing(slot))
         self._begin(slot)
         self.room.add_job(slot.job)
@@ -128,7 +129,7 @@ class ReplayJobs:
         for kind, kept in by_kind.items():
             if kind in self.slots:
                 continue
-            slot = Slot(kind, kept.record.words, began=kept.record.started, ended_at=kept.ended or 0.0)
+            slot = ReplaySlot(kind, kept.record.words, began=kept.record.started, ended_at=kept.ended or 0.0)
             self._begin(slot)
             ours = next((job for job in self.room.workbench.jobs if job.folder == kept.folder), None)
             slot.job = Job.attach(kept.folder, **self._hearing(slot))
@@ -136,7 +137,7 @@ class ReplayJobs:
                 self.room.workbench.jobs.add(slot.job)
             self.room.changed(kind)
 
-    def _begin(self, slot: Slot) -> None:
+    def _begin(self, slot: ReplaySlot) -> None:
         before = self.slots.get(slot.kind, slot)
         self.slots[slot.kind] = slot
         if slot.kind == "triage":
@@ -147,17 +148,17 @@ class ReplayJobs:
 
     # -- what comes
 
-    def _hearing(self, slot: Slot) -> dict[str, Any]:
+    def _hearing(self, slot: ReplaySlot) -> dict[str, Any]:
         """Callbacks that pass the output of a job to the screen; that of an older job of the kind is dropped."""
 
-        def heard(take: Callable[[Slot, Any], None]) -> Callable[[Any], None]:
+        def heard(take: Callable[[ReplaySlot, Any], None]) -> Callable[[Any], None]:
             return lambda what: self.room.home(
                 lambda: self.slots.get(slot.kind) is slot and take(slot, what), doing=slot.kind
             )
 
         return {"on_batch": heard(self._take), "on_said": heard(self._hear), "on_end": heard(self._over)}
 
-    def _take(self, slot: Slot, batch: list[Data]) -> None:
+    def _take(self, slot: ReplaySlot, batch: list[Data]) -> None:
         for data in batch:
             if slot.kind == "triage":
                 self.ladder.take(data)
@@ -167,11 +168,11 @@ class ReplayJobs:
                 slot.document = data
         self.room.changed(slot.kind)
 
-    def _hear(self, slot: Slot, text: str) -> None:
+    def _hear(self, slot: ReplaySlot, text: str) -> None:
         slot.said.append(plain(text))
         self.room.changed(slot.kind)
 
-    def _over(self, slot: Slot, code: int) -> None:
+    def _over(self, slot: ReplaySlot, code: int) -> None:
         slot.code = code
         slot.ended_at = slot.ended_at or time.time()
         slot.stopped = slot.stopped or code in STOPPED

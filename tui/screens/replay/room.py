@@ -5,8 +5,8 @@ stop one.
 
 Also: how a rung of the ladder and a node's value are painted as lines. Knows no widget and decides nothing.
 
-The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
-words in `commands`.
+The screen has the rungs above, the finding, and one of three views below; it knows which list has the keys. `jobs` has
+what runs, `ReplayCommands` the words of each command.
 
 """
 
@@ -35,7 +35,7 @@ from ...widgets.rows import Parts, Rows
 from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
 from ..home.line import middle
-from .jobs import KINDS, Data, ReplayJobs, Slot, occupied
+from .jobs import KINDS, Data, ReplayJobs, ReplaySlot, occupied
 
 Check = Callable[[str], str]
 
@@ -260,7 +260,7 @@ class ReplayRoom(ViewsRoom):
         self.upper = True
         """Whether keys move in the rungs, not in the view below."""
         self.about = "triage"
-        """Whose finding is shown: what was started last, or has the keys."""
+        """The kind of job whose finding is shown: the one started last, or that of the list with the keys."""
         self.moved = self._chose = False
         """Whether a key moved the cursor of the values, and of the rungs."""
         self._width = 80
@@ -404,7 +404,7 @@ class ReplayRoom(ViewsRoom):
             said = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs] + slot.said[-20:]
         return [f"$ {slot.line}", *said, "", *self._conclusion(slot)]
 
-    def _conclusion(self, slot: Slot) -> list[str]:
+    def _conclusion(self, slot: ReplaySlot) -> list[str]:
         said = [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
         record = slot.document
         if slot.kind == "triage":
@@ -491,13 +491,13 @@ class ReplayRoom(ViewsRoom):
         return [document for document in [*documents, self.jobs.ladder.end] if document.get("verdict") == "fails"]
 
     def _found_node(self) -> str:
-        """The node that one of them names."""
+        """The node that one of these failures names."""
         named = ((document.get("where") or {}).get("node") for document in self._judged_bad())
         return next((str(node) for node in named if node), "")
 
     async def do_replay_bad(self, step: int) -> None:
-        """Goes to the next bad node, after the last to the first, or to the one before; without values to that of the
-        graph."""
+        """Goes to the next bad node, after the last to the first, or to the one before; without values to the bad node
+        in the graph."""
         bad = self.jobs.values.bad
         if not bad and (node := self._found_node()):
             self._to_node(node)

@@ -7,6 +7,8 @@ import signal
 import sys
 import time
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Dynamo reads a GPU's random state, and no process with CUDA may fork
+
 import torch
 
 

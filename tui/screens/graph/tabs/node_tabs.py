@@ -297,7 +297,7 @@ def broken(row: tuple[int, Line | str], width: int) -> list[tuple[int, Line | st
 
 
 class TabLine(Widget):
-    """One line."""
+    """The line with the names of the tabs, the choice and the title of the sheet."""
 
     can_focus = False
     auto_links = Reactive(False)
