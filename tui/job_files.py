@@ -303,13 +303,27 @@ def _last_said(folder: Path) -> dict[str, Any]:
 
 def rungs_so_far(graph: str) -> list[dict[str, Any]]:
     """The `rung` lines of earlier ladders of a graph that ran under the conditions of the newest one, the oldest
-    first."""
+    first; of a graph that has no ladder of its own those of the newest triage of its run."""
     ladders = [kept for kept in _about(graph) if kind_of(kept.record.words) == "triage"]
-    rung_lines: list[dict[str, Any]] = []
+    rung_lines: list[dict[str, Any]] = [] if ladders else _rungs_of_run(graph)
     for kept in reversed(ladders[1:]):
         if conditions(kept.record.words) == conditions(ladders[0].record.words):
             rung_lines += [line for line in printed(kept) if line.get("event") == "rung"]
     return rung_lines
+
+
+def _rungs_of_run(graph: str) -> list[dict[str, Any]]:
+    wanted = Path(graph).absolute()
+    since, own = recorded_at(wanted), {"rung", "graph"}
+    for kept in recent():
+        words = kept.record.words
+        target = Path(kept.record.cwd, *words[1:2])
+        if kept.record.started < since or kind_of(words) != "triage" or target not in wanted.parents:
+            continue
+        name, rung = wanted.relative_to(target).as_posix(), option(words, "--rungs") or "inductor"
+        lines = [{"rung": rung, **line} for line in printed(kept) if line.get("event") in own]
+        return [{**line, "event": "rung"} for line in lines if name in (line.get("graph"), line.get("id"))]
+    return []
 
 
 def printed(kept: JobFile) -> Iterator[dict[str, Any]]:

@@ -68,6 +68,16 @@ def test_verdicts_of_rungs_are_joined_where_they_were_asked_alike(work: Any) -> 
     assert [line["rung"] for line in job_files.rungs_so_far(graph)] == ["nop", "decomposed"]
 
 
+def test_a_graph_has_the_rungs_that_a_triage_of_its_run_ran(work: Any) -> None:
+    judged = {"event": "graph", "id": "0_0/joint", **OK.flat()}
+    rungs = [{"event": "rung", "rung": rung, "graph": "0_0/joint", **OK.flat()} for rung in ("eager", "inductor")]
+    job(["triage", "myrun", "--json-lines"], judged, {**judged, "id": "0_0/forward"}, *rungs)
+    assert [line["rung"] for line in job_files.rungs_so_far("myrun/0_0/joint")] == ["inductor", "eager", "inductor"]
+    assert [line["rung"] for line in job_files.rungs_so_far("myrun/0_0/forward")] == ["inductor"]
+    job(["triage", "myrun/0_0/joint", "--json-lines"], {"event": "end", "graph": "0_0/joint", **OK.flat()})
+    assert job_files.rungs_so_far("myrun/0_0/joint") == []
+
+
 def test_jobs_of_other_folders_are_not_listed(work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job(["triage", "myrun", "--json-lines"])
     overview = Overview(None)

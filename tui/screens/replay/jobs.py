@@ -124,6 +124,8 @@ class ReplayJobs:
         before, by_kind = last
         for line in before if "triage" not in self.slots else ():
             self.ladder.take(line)
+        if before:
+            self.room.changed("triage")
         for kind, kept in by_kind.items():
             if kind in self.slots:
                 continue

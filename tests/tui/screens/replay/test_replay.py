@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from graphdbg.toolkit.triage.seen import LadderSeen
 from graphdbg.toolkit.verdicts.ladder_records import RungResult
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import Where, fails, judged, skipped
+from graphdbg.tui import job_files
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph.room import GraphRoom
@@ -243,6 +245,16 @@ def test_the_last_ladder_is_found_again_with_its_age(commands: dict[str, list[An
 
     play(run, first)
     play(look, second)
+
+
+def test_the_rungs_that_a_triage_of_the_run_ran_are_there(work: Path) -> None:
+    rungs = [{**line, "graph": "0_0/forward"} for line in RUNGS if isinstance(line, dict) and line["event"] == "rung"]
+    job_files.keep(["triage", "myrun"], time.time(), "myrun", "myrun", rungs, 1)
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(pilot, lambda: "✗ fails: wrong numbers" in shown(app) and "no kernel" in shown(app), "them")
+
+    play(story, room())
 
 
 def test_ticks_and_choices_make_the_command(commands: dict[str, list[Any]]) -> None:
