@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.deaths import Ending, sentence
+from graphdbg.dumps.deaths import ProcessEnding, sentence
 from graphdbg.dumps.store import open_run
 
 from .graphs import chain, new_run
@@ -101,7 +101,7 @@ def test_a_cuda_error_is_told_without_the_advice_that_each_of_them_has() -> None
         "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
     )
     process: Any = SimpleNamespace(rank=None, name="pid7", uncaught=uncaught, last=None)
-    ending = Ending(process, "failed", 1, None, None, None)
+    ending = ProcessEnding(process, "failed", 1, None, None, None)
     assert sentence(ending, [process]) == (
         "process 7 ended by AcceleratorError: CUDA error: device-side assert triggered, before its first graph"
     )
