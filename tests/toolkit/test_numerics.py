@@ -157,21 +157,6 @@ def test_an_op_without_float64_names_the_node() -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_an_op_without_float64_runs_in_its_own_dtype_in_the_reference() -> None:
-    def scale(x: torch.Tensor) -> torch.Tensor:
-        if x.dtype != torch.float32:
-            raise NotImplementedError("for float32 alone")
-        return x * 3
-
-    gm = traced(lambda x: [((x / 3).sin() + 1).sin() / 7], x := torch.rand(4))
-    for node in gm.graph.nodes:
-        node.target = scale if node.target == torch.ops.aten.sin.default else node.target
-    found = reference(gm, [x])
-    assert not isinstance(found, NoReference)
-    assert found[0].dtype == torch.float64
-    assert torch.equal(found[0], scale((scale((x.double() / 3).float()).double() + 1).float()).double() / 7)
-
-
 @pytest.mark.parametrize(("rate", "draws"), [(0.0, False), (0.5, True), (1.0, False)])
 def test_a_dropout_that_drops_everything_draws_nothing(rate: float, draws: bool) -> None:
     gm = torch.fx.symbolic_trace(lambda x: torch.nn.functional.dropout(x, rate))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,42 +68,32 @@ def reference(
     float16, bfloat16, float32 and the float8 formats become float64, complex32 and complex64 become complex128: in
     arguments, keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of
     factories; autocast regions are switched off. Random operations run in their recorded dtype and are widened
-    afterwards, so one seed gives one set of random numbers; operators that raise in float64 do, too. A node that has no
-    meaning in float64, or runs neither way, gives NoReference with its name, never a wrong reference.
+    afterwards, so one seed gives one set of random numbers. A node without a meaning or a kernel in float64 gives
+    NoReference with its name, never a wrong reference.
 
     `rounded`: nodes whose first argument is rounded to a dtype all the same (see `comparing.left_out`).
     """
     default = torch.get_default_dtype()
-    narrow: set[Any] = set()
     try:
-        while True:
-            torch.set_default_dtype(default)
-            wide = widen_graph(gm, rounded, narrow)
-            torch.set_default_dtype(torch.float64)
-            try:
-                return run(wide, clone_inputs(inputs, _widen_tensor))
-            except GraphRunError as error:
-                lacking = {node.target for node in _calls(gm) if node.name == error.node} - narrow
-                if not lacking:
-                    return NoReference(f"node {error.node} does not run in float64 ({error_line(error.__cause__)})")
-                narrow |= lacking
+        wide = widen_graph(gm, rounded)
+        torch.set_default_dtype(torch.float64)
+        return run(wide, clone_inputs(inputs, _widen_tensor))
     except NoReference as none:
         return none
+    except GraphRunError as error:
+        return NoReference(f"node {error.node} does not run in float64 ({error_line(error.__cause__)})")
     except RuntimeError as error:  # an operator whose backward has no float64 kernel
         return NoReference(f"the graph does not run in float64 ({error_line(error)})")
     finally:
         torch.set_default_dtype(default)
 
 
-def widen_graph(
-    gm: fx.GraphModule, rounded: Mapping[str, torch.dtype] | None = None, narrow: Collection[Any] = ()
-) -> fx.GraphModule:
-    """A copy of the graph for widened inputs, in which the targets of `narrow` run as recorded; raises NoReference for
-    a node that has no meaning in float64."""
+def widen_graph(gm: fx.GraphModule, rounded: Mapping[str, torch.dtype] | None = None) -> fx.GraphModule:
+    """A copy of the graph that runs on widened inputs; raises NoReference for a node that has no meaning in float64."""
     wide = copy_graph(gm)
     dtypes = {node.name: _dtype_of(node) for node in gm.graph.nodes}
     for node in list(wide.graph.nodes):
-        _widen_node(node, dtypes, narrow)
+        _widen_node(node, dtypes)
         if rounded and node.name in rounded:
             with wide.graph.inserting_before(node):
                 given = wide.graph.call_function(_rounded, (node.args[0], rounded[node.name]))
@@ -113,18 +103,14 @@ def widen_graph(
     return wide
 
 
-def _calls(gm: fx.GraphModule) -> list[fx.Node]:
-    return [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
-
-
-def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None], narrow: Collection[Any]) -> None:
+def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
     if node.op not in ("call_function", "call_method", "call_module"):
         return
     if (str(node.target) in _REINTERPRETING or _views_as_dtype(node)) and not _whole(node, dtypes):
         raise NoReference(
             f"node {node.name} ({node.target}) reinterprets the bits of its input, which has no meaning in float64"
         )
-    if is_random(node) or node.target in narrow:
+    if is_random(node):
         node.target = _as_recorded(node.target, node.op, _narrow_arguments(node, dtypes))
         node.op = "call_function"
         return
@@ -157,15 +143,15 @@ def _wide_dtype(value: Any) -> Any:
 
 
 def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
-    """Position or name of each tensor argument of an op -> the recorded dtype to narrow it back to."""
+    """Position or name of each tensor argument of a random op -> the recorded dtype to narrow it back to."""
     given = {str(index): value for index, value in enumerate(node.args)} | node.kwargs
     return {key: dtypes.get(value.name) for key, value in given.items() if isinstance(value, fx.Node)}
 
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
-    """Wraps an op: it runs in the recorded dtypes, so that a random one draws eager's numbers, and its result is
-    widened. What it writes is copied into its argument; an argument that it returns unchanged (dropout outside of
-    training) is returned as it was."""
+    """Wraps a random op: it runs in the recorded dtypes, so that it draws eager's numbers, and its result is widened.
+    What it writes is copied into its argument; an argument that it returns unchanged (dropout outside training) is
+    returned as it was."""
 
     def back(key: str, value: Any) -> Any:
         dtype = narrow.get(key)
@@ -173,7 +159,7 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
             return value.to(dtype)
         return value
 
-    def as_recorded(*args: Any, **kwargs: Any) -> Any:
+    def random_as_recorded(*args: Any, **kwargs: Any) -> Any:
         plain = tuple(back(str(index), value) for index, value in enumerate(args))
         named = {key: back(key, value) for key, value in kwargs.items()}
         before = torch.get_default_dtype()
@@ -197,7 +183,7 @@ def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) ->
 
         return map_aggregate(out, widened)
 
-    return as_recorded
+    return random_as_recorded
 
 
 def _widen_attributes(wide: fx.GraphModule) -> None:
