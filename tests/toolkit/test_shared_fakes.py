@@ -10,13 +10,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from graphdbg.toolkit.live.entries import shared_fakes
 
 
-def views() -> tuple[fx.GraphModule, list[torch.Tensor]]:
+def views(key: str = "val") -> tuple[fx.GraphModule, list[torch.Tensor]]:
     """Two placeholders whose recorded values are views of one memory, and such inputs."""
     base = torch.arange(6.0)
     inputs = [base, base[2:5]]
     graph, mode = fx.Graph(), FakeTensorMode()
     for name, value in zip("ab", inputs, strict=True):
-        graph.placeholder(name).meta["val"] = mode.from_tensor(value)
+        graph.placeholder(name).meta[key] = mode.from_tensor(value)
     graph.output(())
     return fx.GraphModule(torch.nn.Module(), graph), inputs
 
@@ -29,10 +29,8 @@ def test_recorded_values_serve_inputs_that_share_memory_as_they_do() -> None:
 
 
 def test_a_traced_graph_is_given_a_base_and_its_view() -> None:
-    gm, inputs = views()
+    gm, inputs = views("example_value")
     base, part = gm.graph.find_nodes(op="placeholder")
-    for node in (base, part):
-        node.meta["example_value"] = node.meta.pop("val")
     part.meta["example_value"] = part.meta["example_value"].detach()
     base.meta["example_value"] = base.meta["example_value"].detach()
     assert part.meta["example_value"]._base is None
@@ -42,10 +40,8 @@ def test_a_traced_graph_is_given_a_base_and_its_view() -> None:
 
 
 def test_a_recorded_view_of_another_base_is_not_taken() -> None:
-    gm, inputs = views()
+    gm, inputs = views("example_value")
     base, part = gm.graph.find_nodes(op="placeholder")
-    for node in (base, part):
-        node.meta["example_value"] = node.meta.pop("val")
     base.meta["example_value"] = base.meta["example_value"].detach()
     assert part.meta["example_value"]._base is not None
     fakes, _ = shared_fakes(gm, inputs, False)

@@ -289,7 +289,7 @@ class Search:
         findings = self.found
         findings.node, findings.alone = self.ask.node(self.ask.producer(name)), alone
         findings.error, findings.detail = departure["error"], departure["text"]
-        if not alone and (unseen := self._unseen(findings.node.name)):
+        if alone is False and (unseen := self._unseen(findings.node.name)):
             what = listed((f"`{it}`" for it in unseen), SHOWN)
             findings.between = f"{UNSEEN}: {what} could not be returned from a compile and may be wrong already."
 
@@ -298,7 +298,7 @@ class Search:
         of these nodes cannot be returned."""
         rows, of_node = self.ask.rows, self.ask.atoms["of_node"]
         ancestors = self.ask.ancestors(of_node[name], {of_node[row["name"]] for row in rows if row["tap"]})
-        return [row["name"] for row in rows if row["op"].startswith("call_") and of_node[row["name"]] in ancestors]
+        return [row["name"] for row in rows if row["op"].startswith("call_") and of_node.get(row["name"]) in ancestors]
 
     # Crashes without a node, signals, hangs.
 

@@ -330,7 +330,7 @@ def said(error: BaseException | None) -> str:
     while error is not None and type(error).__name__ == "CompilationError" and (deeper := inside(error)) is not None:
         error = deeper
     text = without_excerpt(str(error))
-    lines = [line.strip(" .") for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
+    lines = [line.strip().rstrip(".") for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
     inner = OF_FAKE.search(text)
     message = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
     return f"{message} ({inner[1]}: {inner[2][:160]})" if inner else message

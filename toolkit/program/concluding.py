@@ -254,9 +254,7 @@ _OVERWRITTEN = (
 )
 ABOUT = 10.0
 """The factor by which two measures of one difference may disagree."""
-_OWN_PATH = (
-    "what the program itself does where torch.compiler.is_compiling() gives other results than what it does elsewhere"
-)
+_OWN_PATH = "the program's own code gives other results where torch.compiler.is_compiling() is true"
 _SHORT = 3
 """How many sentences of a finding go into the verdict's reason."""
 

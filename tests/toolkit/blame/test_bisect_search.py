@@ -125,10 +125,13 @@ def test_the_inputs_of_a_wrong_node_are_called_right_only_where_they_were_seen(s
     rows = [
         {"name": name, "op": "call_method", "tap": tap} for name, tap in [("unfold", seen), ("mul", seen), ("y", 1)]
     ]
+    rows.insert(0, {"name": "size", "op": "call_function", "tap": False})  # a number, which is in no atom
     atoms = {"of_node": {"unfold": 0, "mul": 1, "y": 2}, "parents": [[], [0], [1]]}
     asking = object.__new__(NodeBlame)
     asking.found = ByNode("0_0/pre_grad", "inductor", "found", sort="accuracy")
     asking.__dict__["prepared"] = {"nodes": rows, "atoms": atoms}
+    Search(asking)._name("y", {"error": 0.5, "text": ""}, alone=None)
+    assert not asking.found.between, "nothing is said of its inputs before it was asked for alone"
     Search(asking)._name("y", {"error": 0.5, "text": ""}, alone=False)
     assert ("on right inputs" in asking.found.sentence) == seen
     assert ("`unfold`, `mul` could not be returned" in asking.found.sentence) != seen
