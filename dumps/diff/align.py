@@ -16,12 +16,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from difflib import SequenceMatcher
 
 from ..sidecar import Intern
 from .facts import NodeColumns
 
 _CELLS = 40_000
-"""Up to so many pairs of items the longest common subsequence is computed; for more, a common one is found greedily."""
+"""Up to so many pairs of items `difflib` finds the common runs; for more, they are found greedily."""
 
 _LOOK_AHEAD = 64
 _RUN = 3
@@ -51,28 +52,10 @@ def increasing(values: Sequence[int]) -> list[int]:
 
 def common_run(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Pairs of positions with equal items, increasing in both."""
-    return _longest(a, b) if len(a) * len(b) <= _CELLS else _greedy(a, b)
-
-
-def _longest(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    rows = [[0] * (len(b) + 1)]
-    for item in reversed(a):
-        below, row = rows[-1], [0] * (len(b) + 1)
-        for j in range(len(b) - 1, -1, -1):
-            row[j] = below[j + 1] + 1 if item == b[j] else max(below[j], row[j + 1])
-        rows.append(row)
-    rows.reverse()
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        if a[i] == b[j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif rows[i + 1][j] >= rows[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return pairs
+    if len(a) * len(b) > _CELLS:
+        return _greedy(a, b)
+    blocks = SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
+    return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
 
 
 def _greedy(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
