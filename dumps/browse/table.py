@@ -12,10 +12,8 @@ does not parse the rows of all nodes one by one.
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -129,42 +127,26 @@ def tensors(shape: Any) -> list[list[Any]]:
 NODES = 4096
 
 
-class Users:
+class Users(list[list[int]]):
     """`users(i)` are the positions of the nodes that use node i, in order."""
 
-    def __init__(self, starts: array[int], items: array[int]) -> None:
-        self._starts = starts
-        self._items = items
-
     def __call__(self, index: int) -> list[int]:
-        return self._items[self._starts[index] : self._starts[index + 1]].tolist()
+        return self[index]
 
     def last(self, index: int) -> int:
         """The last user of a node; -1 where it has none."""
-        start, end = self._starts[index], self._starts[index + 1]
-        return self._items[end - 1] if end > start else -1
+        return self[index][-1] if self[index] else -1
 
 
 def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
     """Computes the users of all nodes from their inputs, which are earlier nodes, each listed once."""
-    count = len(inputs)
-    ends = array("I", bytes(4 * (count + 1)))
-    for piece in pieces(inputs, NODES):
-        for used in piece:
-            for producer in used:
-                ends[producer + 1] += 1
-        yield
-    ends = array("I", accumulate(ends))
-    yield
-    items = array("I", bytes(4 * ends[-1]))
-    free = array("I", ends)
-    for piece in pieces(range(count), NODES):
+    users = Users([] for _ in inputs)
+    for piece in pieces(range(len(inputs)), NODES):
         for user in piece:
             for producer in inputs[user]:
-                items[free[producer]] = user
-                free[producer] += 1
+                users[producer].append(user)
         yield
-    return Users(ends, items)
+    return users
 
 
 class ReplayedValue(NamedTuple):
