@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..dumps.lines import objects, size_of
-from ..dumps.opening import opened
+from ..dumps.lines import Tail, objects, size_of
 from ..toolkit.isolation.imports import given
 from ..toolkit.node_values.seen import ValuesSeen
 from ..toolkit.verdicts import verdict_words
@@ -88,7 +87,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._found: dict[Path, ShownVerdict] = {}
-        self._read: dict[Path, int] = {}
+        self._tails: dict[Path, Tail] = {}
 
     def of(self, target: str) -> ShownVerdict | None:
         """The verdict on a graph since it was recorded, by its name as a user would type it here."""
@@ -102,19 +101,11 @@ class Verdicts:
         for kept in reversed(jobs):
             words = kept.record.words
             if len(words) > 1 and words[0] in COMMANDS:
-                for line in self._lines(kept.folder / job_files.OUT_FILE):
-                    self._take(words[1], kept.record, line)
+                file = kept.folder / job_files.OUT_FILE
+                with contextlib.suppress(OSError):
+                    for line in objects(self._tails.setdefault(file, Tail(file)).read()):
+                        self._take(words[1], kept.record, line)
         return self._found != before
-
-    def _lines(self, file: Path) -> list[dict[str, Any]]:
-        """The whole lines that were written since the last look."""
-        with contextlib.suppress(OSError), opened(file) as out:
-            out.seek(self._read.get(file, 0))
-            data = out.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self._read[file] = self._read.get(file, 0) + len(whole)
-            return list(objects(whole.splitlines()))
-        return []
 
     def _take(self, target: str, job: job_files.JobRecord, line: dict[str, Any]) -> None:
         event = line.get("event", "end")
