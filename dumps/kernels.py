@@ -35,20 +35,15 @@ def split(source: str) -> dict[str, str]:
     except (SyntaxError, ValueError, RecursionError):
         return files
     for statement in tree.body:
-        kernel = _kernel(statement)
-        if kernel is not None:
-            files.setdefault(*kernel)
+        match statement:
+            case ast.Assign(
+                [ast.Name(name)], ast.Call(ast.Attribute(ast.Name("async_compile"), language), args, keywords)
+            ) if _PLAIN.fullmatch(name):
+                given = [*args, *(keyword.value for keyword in keywords)]
+                texts = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+                kernel = max(texts, key=len, default="")
+                if kernel.strip():
+                    files.setdefault(name + _SUFFIX.get(language, ".txt"), kernel.lstrip("\n"))
+            case _:
+                pass
     return files
-
-
-def _kernel(statement: ast.stmt) -> tuple[str, str] | None:
-    match statement:
-        case ast.Assign([ast.Name(name)], ast.Call(ast.Attribute(ast.Name("async_compile"), language), args, keywords)):
-            constants = [
-                node for node in [*args, *(keyword.value for keyword in keywords)] if isinstance(node, ast.Constant)
-            ]
-            source = max((node.value for node in constants if isinstance(node.value, str)), key=len, default="")
-            plain = _PLAIN.fullmatch(name) and source.strip()
-            return (name + _SUFFIX.get(language, ".txt"), source.lstrip("\n")) if plain else None
-        case _:
-            return None
