@@ -125,21 +125,13 @@ def _forget(known: Path) -> None:
     for name in names:
         with contextlib.suppress(OSError):
             stamp, _, folder = _text(known / name).partition("\n")
-            if stamp == _there(Path(folder.rstrip("\n"))):
+            if stamp == _stamp(Path(folder.rstrip("\n"))):
                 kept.append(((known / name).stat().st_mtime, name))
     newest = {name for _, name in sorted(kept)[-_MOST * 9 // 10 :]}
     for name in names:
         if name not in newest:
             with contextlib.suppress(OSError):
                 (known / name).unlink()
-
-
-def _there(folder: Path) -> str:
-    """The stamp of a folder; empty where it does not exist."""
-    try:
-        return _stamp(folder)
-    except OSError:
-        return ""
 
 
 Ready = Callable[[], object]
