@@ -16,6 +16,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
@@ -324,8 +325,8 @@ def _by_stride(view: GraphView, term: Term) -> Narrow:
     even = words & {"contiguous"}
     wanted = [_dims(part) for part in term.alternatives if part.lower() not in odd | even]
     shapes, strides = view.table.shape, view.table.stride
-    known: dict[tuple[int, int], bool] = {}
 
+    @cache
     def fits(shape: int, stride: int) -> bool:
         steps = view.shape_of(stride)
         any_fits = any(_shape_fits(wanted_steps, dims) for wanted_steps in tensors(steps) for dims in wanted)
@@ -333,13 +334,7 @@ def _by_stride(view: GraphView, term: Term) -> Narrow:
             any_fits = bool(odd) if strided(view.shape_of(shape), steps) else bool(even)
         return any_fits is not term.negated
 
-    def holds(row: int) -> bool:
-        key = (shapes[row], strides[row])
-        if key not in known:
-            known[key] = fits(*key)
-        return known[key]
-
-    return lambda rows: [row for row in rows if holds(row)]
+    return lambda rows: [row for row in rows if fits(shapes[row], strides[row])]
 
 
 def _anywhere(view: GraphView, term: Term) -> Narrow:
@@ -365,10 +360,6 @@ def _by_one(view: GraphView, term: Term) -> Narrow:
         return lambda rows: [row for row in rows if any(whole(texts[row]) for whole in wholes) is not negated]
     compare = COMPARE[term.relation]
     wanted = [number(part, term.key, term.start, term.end) for part in term.alternatives]
-    if term.key in ("users", "bytes"):  # numbers repeat: each distinct one is compared once
-        values: Sequence[int | None] = view.table.users if term.key == "users" else view.table.size_bytes
-        fits = {value for value in set(values) if value is not None and any(compare(value, bound) for bound in wanted)}
-        return lambda rows: [row for row in rows if (values[row] in fits) is not negated]
     value = numbers_of(view, term.key)
 
     def holds(row: int) -> bool:
