@@ -94,17 +94,8 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
     if key == "name":
         return (yield from _name_ranks(view))
     cells: list[str] = []
-    known: dict[tuple[int, int], str] = {}
-    ops, targets = view.table.op, view.table.target
     for piece in pieces(range(len(view)), 4096):
-        if key == "op":
-            for node in piece:
-                pair = (ops[node], targets[node])
-                if pair not in known:
-                    known[pair] = cell(view, key, node)
-                cells.append(known[pair])
-        else:
-            cells.extend(cell(view, key, node) for node in piece)
+        cells.extend(cell(view, key, node) for node in piece)
         yield
     words = {word: place for place, word in enumerate(sorted(set(cells)))}
     return lambda node: words[cells[node]]
