@@ -235,7 +235,8 @@ def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRec
             stored = store(value, key)
             items.append(InputRecord(name, value=stored.value, stored=stored))
             continue
-        item = _other(name, value)
+        values = ValueWriter(SymbolWriter())
+        item = _observe_one(name, value, "none", values, StorageWriter(values, None))
         if isinstance(item.value, TensorValue) and item.value.inner:
             item.stored = apart(value, _met(item.value, value))
         items.append(item)
@@ -277,12 +278,3 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
     if base is not None:
         record.base = _tensor(base, nbytes)
     return _met(record, value)
-
-
-def _other(name: str, value: Any) -> InputRecord:
-    item = InputRecord(name)
-    if isinstance(value, (bool, int, float)) and math.isfinite(value):
-        item.scalar = value
-    else:
-        item.value = ValueWriter(SymbolWriter()).value(value, whole_storage=True)
-    return item
