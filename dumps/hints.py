@@ -10,12 +10,12 @@ bug than the one searched for). Read from the graph, no torch needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
-from .errors import ExpressionError, GraphdbgError, UnreadableError
+from .errors import DamagedError, ExpressionError, GraphdbgError
 from .expr import evaluate
 from .schema import (
     Arg,
@@ -129,14 +129,16 @@ def concrete(value: TensorValue, known: Numbers, where: str) -> TensorValue:
 
 
 def spanned(value: TensorValue, where: str) -> int:
-    """How many elements a concrete tensor spans in its storage, its offset included; 0 for an empty one."""
+    """The `extent` of a concrete tensor; raises DamagedError for impossible sizes."""
     dims = (*value.shape, *value.stride, value.offset)
     if not all(isinstance(dim, int) and dim >= 0 for dim in dims) or len(value.shape) != len(value.stride):
-        raise UnreadableError(where, "its sizes and strides are not whole numbers")
-    if 0 in value.shape:
-        return 0
-    pairs = zip(value.shape, value.stride, strict=True)
-    return int(value.offset) + 1 + sum((int(extent) - 1) * int(step) for extent, step in pairs)
+        raise DamagedError(where, "its sizes and strides are not whole numbers")
+    return extent(value.shape, value.stride, value.offset)
+
+
+def extent(shape: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+    """The number of elements that a view needs in its storage, offset included; 0 for an empty view."""
+    return 0 if 0 in shape else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
 
 
 def value_of_input(node: NodeRecord, item: InputRecord | None) -> Value | None:

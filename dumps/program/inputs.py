@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, Literal, cast
 
 from ..arguments import KINDS
-from ..hints import Numbers, inputs_known, numbers_and_bounds, size
+from ..hints import Numbers, extent, inputs_known, numbers_and_bounds, size
 from ..schema import (
     Arg,
     ConstValue,
@@ -336,13 +336,6 @@ def contiguous(shape: Sequence[int]) -> list[int]:
     for index in range(len(shape) - 2, -1, -1):
         strides[index] = strides[index + 1] * max(shape[index + 1], 1)
     return strides
-
-
-def extent(shape: Sequence[int], stride: Sequence[int], offset: int) -> int:
-    """The number of elements that a view needs in its storage, offset included."""
-    if 0 in shape:
-        return offset
-    return offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1
 
 
 def sidecar_bytes(tensors: Mapping[str, bytes]) -> bytes:

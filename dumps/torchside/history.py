@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..hints import extent
 from . import torch_private as t
 from .values import storage_key, viewed
 from .wrappers import is_wrapper
@@ -116,8 +117,8 @@ def _can_be_view(value: Any, base: Base) -> bool:
     enough."""
     if not _is_strided(value) or value.dtype != base.dtype:
         return False
-    last = base.offset + sum((size - 1) * step for size, step in zip(base.shape, base.stride, strict=True))
-    return 0 in base.shape or bool((last + 1) * value.element_size() <= value.untyped_storage().nbytes())
+    needed = extent(base.shape, base.stride, base.offset) * value.element_size()
+    return bool(needed <= value.untyped_storage().nbytes())
 
 
 def with_history(tensor: torch.Tensor) -> torch.Tensor:

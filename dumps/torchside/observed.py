@@ -19,6 +19,7 @@ import torch
 from torch.fx import GraphModule
 
 from ..errors import NoGraphError, UnknownWordError
+from ..hints import extent
 from ..schema import FORMAT, GraphRecord, InputRecord, InputsRecord, SequenceValue, StoredTensor, TensorValue
 from ..tensors import TensorSink
 from ..wording import counted
@@ -268,8 +269,7 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
     stride: list[Any] = list(value.stride())
     offset: Any = value.storage_offset()
     record = TensorValue(_DTYPES[dtype], shape, stride, offset, _DEVICES[device], requires_grad=value.requires_grad)
-    spans = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    if (0 if 0 in shape else offset + 1 + spans) * value.element_size() != nbytes:
+    if extent(shape, stride, offset) * value.element_size() != nbytes:
         record.storage_bytes = nbytes
     record.conj, record.neg = value.is_conj(), value.is_neg()
     if value.is_quantized:

@@ -17,6 +17,7 @@ from typing import Any, cast
 import torch
 
 from ..errors import DamagedError, DeviceMissingError, NotStoredError, TorchLacksError
+from ..hints import spanned
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
 from . import torch_private as t
@@ -156,16 +157,12 @@ def together(value: TensorValue, held: dict[str, Any], where: str) -> torch.Tens
 
 def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:
     """Creates a tensor over a storage, after checking that it lies inside."""
-    dims = [*value.shape, *value.stride, value.offset]
-    if not all(isinstance(dim, int) and dim >= 0 for dim in dims) or len(value.shape) != len(value.stride):
-        raise DamagedError(where, "its sizes and strides are not whole numbers")
-    shape, stride, offset = [int(d) for d in value.shape], [int(d) for d in value.stride], int(value.offset)
-    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    plain = INTEGER_OF.get(value.dtype, dtype)
-    if 0 not in shape and (last + 1) * plain.itemsize > storage.nbytes():
-        why = f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage"
+    needed, plain = spanned(value, where), INTEGER_OF.get(value.dtype, dtype)
+    if needed * plain.itemsize > storage.nbytes():
+        why = f"its view ends at element {needed}, past the {storage.nbytes()} bytes of its storage"
         raise DamagedError(where, why)
-    tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
+    form: Any = (value.offset, value.shape, value.stride)
+    tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, *form)
     if value.quantizer:
         return requantized(tensor, value, where)
     return lazy_bits(tensor, value).detach()  # detached, so that autograd sees no view

@@ -24,6 +24,7 @@ import torch
 
 from .. import inert
 from ..errors import RefusedError, TorchLacksError
+from ..hints import extent
 from ..schema import (
     ConstValue,
     Dim,
@@ -171,16 +172,12 @@ class ValueWriter:
         shape, stride, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
         size = tensor.untyped_storage().nbytes()
         if not any(map(is_symbolic, (*shape, *stride, offset, size))):
-            spans = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
-            spanned = (offset + 1 + spans) * tensor.element_size() if 0 not in shape else 0
-            return None if spanned == size else int(size)
+            return None if extent(shape, stride, offset) * tensor.element_size() == size else int(size)
 
         def expr(value: Any) -> Any:
             return self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))
 
-        sizes = [expr(extent) for extent in shape]
-        spans = sum((extent - 1) * expr(step) for extent, step in zip(sizes, stride, strict=True))
-        spanned = (expr(offset) + 1 + spans) * tensor.element_size() if 0 not in sizes else 0
+        spanned = extent([*map(expr, shape)], [*map(expr, stride)], expr(offset)) * tensor.element_size()
         held = expr(size)
         if sympy.expand(spanned - held) == 0:
             return None
