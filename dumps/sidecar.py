@@ -166,24 +166,10 @@ class Table(msgspec.Struct):
 
     def row(self, index: int) -> NodeRow:
         """The node at position `index`."""
-        text = self.strings
-        return NodeRow(
-            index,
-            self.name[index],
-            text[self.op[index]],
-            text[self.target[index]],
-            text[self.dtype[index]],
-            text[self.shape[index]],
-            text[self.stride[index]],
-            text[self.device[index]],
-            self.size_bytes[index],
-            self.users[index],
-            self.inputs[index],
-            text[self.module[index]],
-            text[self.where[index]],
-            text[self.code[index]],
-            self.seq_nr[index],
-        )
+        entries: dict[str, Any] = {name: getattr(self, name)[index] for name in COLUMNS}
+        for name in _TEXTS:
+            entries[name] = self.strings[entries[name]]
+        return NodeRow(index, **entries)
 
     def rows(self) -> Iterator[NodeRow]:
         """All nodes in order."""
