@@ -15,6 +15,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ..browse import columns as all_columns
 from ..browse.about import loading, positions
 from ..browse.filter import FilterError, hint, parse, pointed
@@ -143,20 +145,7 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
 
 def node_json(row: NodeRow, table: Table) -> dict[str, Any]:
     """A node as a JSON object."""
-    return {
-        "index": row.index,
-        "name": row.name,
-        "op": row.op,
-        "target": row.target,
-        "inputs": [table.name[i] for i in row.inputs],
-        "users": row.users,
-        "dtype": row.dtype,
-        "shape": dims_value(row.shape),
-        "stride": dims_value(row.stride),
-        "device": row.device,
-        "size_bytes": row.size_bytes,
-        "module": row.module,
-        "line": row.where,
-        "code": row.code,
-        "seq_nr": row.seq_nr,
-    }
+    fields = msgspec.structs.asdict(row)
+    fields["line"] = fields.pop("where")
+    inputs = [table.name[i] for i in row.inputs]
+    return fields | {"inputs": inputs, "shape": dims_value(row.shape), "stride": dims_value(row.stride)}
