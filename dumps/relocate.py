@@ -9,7 +9,8 @@ Sizes, strides, symbols and shared storages stay, which would be lost by moving 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -23,37 +24,30 @@ def relocated(record: Kind, kind: str, device: str) -> Kind:
 
 def names_device(record: Any, kind: str) -> bool:
     """Whether a tensor or an argument in the record is on a device of that type."""
-    if isinstance(record, msgspec.Struct):
-        return _is(getattr(record, "device", ""), kind) or any(
-            names_device(getattr(record, name), kind) for name in record.__struct_fields__
-        )
-    if isinstance(record, dict):
-        pairs: list[tuple[Any, Any]] = list(record.items())  # pyright: ignore[reportUnknownArgumentType]
-        return any((key == "device" and _is(entry, kind)) or names_device(entry, kind) for key, entry in pairs)
-    if isinstance(record, (list, tuple)):
-        items: list[Any] = list(record)  # pyright: ignore[reportUnknownArgumentType]
-        return any(names_device(entry, kind) for entry in items)
-    return False
+    return any((key == "device" and _is(entry, kind)) or names_device(entry, kind) for key, entry in _entries(record))
 
 
 def _is(device: Any, kind: str) -> bool:
     return isinstance(device, str) and device.partition(":")[0] == kind
 
 
-def _moved(value: Any, kind: str, device: str) -> Any:
+def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, msgspec.Struct):
-        changed = {name: _moved(getattr(value, name), kind, device) for name in value.__struct_fields__}
-        if _is(changed.get("device"), kind):
-            changed["device"] = device
-        if isinstance(autocast := changed.get("autocast"), dict) and kind in autocast:
-            changed["autocast"] = {**autocast, device.partition(":")[0]: autocast[kind]}  # type: ignore[dict-item]
-        return msgspec.structs.replace(value, **changed)
+        return [(name, getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, dict):
-        pairs: list[tuple[Any, Any]] = list(value.items())  # pyright: ignore[reportUnknownArgumentType]
-        return {
-            key: device if key == "device" and _is(entry, kind) else _moved(entry, kind, device) for key, entry in pairs
-        }
+        return cast("dict[Any, Any]", value).items()
+    return enumerate(cast("list[Any]", value)) if isinstance(value, (list, tuple)) else ()
+
+
+def _moved(value: Any, kind: str, device: str) -> Any:
+    changed = {
+        key: device if key == "device" and _is(entry, kind) else _moved(entry, kind, device)
+        for key, entry in _entries(value)
+    }
+    if isinstance(autocast := changed.get("autocast"), dict) and kind in autocast:
+        changed["autocast"] = {**autocast, device.partition(":")[0]: autocast[kind]}
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **changed)
     if isinstance(value, (list, tuple)):
-        items: list[Any] = [_moved(entry, kind, device) for entry in value]  # pyright: ignore[reportUnknownVariableType]
-        return items if isinstance(value, list) else tuple(items)
-    return value
+        return list(changed.values()) if isinstance(value, list) else tuple(changed.values())
+    return changed if isinstance(value, dict) else value
