@@ -137,10 +137,7 @@ _MANY = MAX_TERMS + 1
 
 def _times(counts: Iterable[int]) -> int:
     """The product of bounds, at most _MANY."""
-    product = 1
-    for count in counts:
-        product = min(product * count, _MANY)
-    return product
+    return min(math.prod(counts), _MANY)
 
 
 def _exponent(name: str, size: Size) -> float:
