@@ -30,7 +30,6 @@ meta     partitioner_tag = 'is_forward'
 
 from __future__ import annotations
 
-import difflib
 import stat
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -51,6 +50,7 @@ from .kernels import Generated, Use
 from .node import NodeDetail, detail_of, sheet_of
 from .partner import Partner, graph_of, partners
 from .recorded import Recorded
+from .search import alike
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
 from .table import GraphView, T, finish
 
@@ -245,13 +245,10 @@ def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView
     return view
 
 
-_TRIED = 20_000
-
-
 def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
     """The error for a node that does not exist, with similar names."""
-    alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:_TRIED], 3, 0.5)
-    hint = f"names like it are {', '.join(alike)}" if alike else "graphdbg show lists its nodes"
+    near = alike(names, name)
+    hint = f"names like it are {', '.join(near)}" if near else "graphdbg show lists its nodes"
     return NoSuchNodeError(f"{saved.id} has no node {name!r}", "", hint)
 
 

@@ -68,6 +68,7 @@ def step(hits: Sequence[int], at: int, forward: bool) -> Hit | None:
 
 
 NEAR = 3
+_TRIED = 20_000
 
 
 def find_place(view: GraphView, text: str) -> int:
@@ -94,7 +95,8 @@ def find_place(view: GraphView, text: str) -> int:
         raise NoSuchNodeError(
             f"no node is called {text!r}", f"{len(begins):,} names begin with it: {', '.join(begins[:NEAR])} ..."
         )
-    raise NoSuchNodeError(f"no node is called {text!r}", "", _near(view, text))
+    near = alike(view.table.name, text)
+    raise NoSuchNodeError(f"no node is called {text!r}", "", f"did you mean {' or '.join(near)}" if near else "")
 
 
 def _first_from_line(view: GraphView, text: str) -> int:
@@ -110,10 +112,7 @@ def _first_from_line(view: GraphView, text: str) -> int:
     raise NoSuchNodeError(f"no node comes from the line {text!r}", "", fix)
 
 
-def _near(view: GraphView, text: str) -> str:
-    """The most similar names, as a question; in a large graph only among names with the same first letter."""
-    names = view.table.name
-    if len(names) > 5000:
-        names = [name for name in names if name[:1] == text[:1]][:5000]
-    near = difflib.get_close_matches(text, names, n=NEAR)
-    return f"did you mean {' or '.join(near)}" if near else ""
+def alike(names: Sequence[str], text: str) -> list[str]:
+    """The names that contain the text; else the most similar ones, in a large graph among its first."""
+    inside = [name for name in names if text in name][:NEAR]
+    return inside or difflib.get_close_matches(text, names[:_TRIED], NEAR, 0.5)
