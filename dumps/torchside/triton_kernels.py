@@ -41,6 +41,7 @@ from ..errors import (
 )
 from ..program.text import is_identifier
 from ..schema import NodeRecord, TritonKernel
+from ..validate import short
 from . import torch_private as t
 from .definitions import run
 
@@ -113,7 +114,7 @@ class KernelProgram:
         """A constant as a Python expression over the program; "", and a sentence in `missing`, where it has none."""
         text = self._expression(value)
         if text is None:
-            self.missing.append(f"a constant of type {type(value).__name__} ({_short(value)})")
+            self.missing.append(f"a constant of type {type(value).__name__} ({short(value)})")
         return text or ""
 
     def _autotune(self, tuner: Any) -> str:
@@ -307,11 +308,6 @@ def _import(full: str, name: str) -> str:
         return f"import {full}"
     home, _, last = full.rpartition(".")
     return f"from {home} import {last}" if home and last == name else f"import {full} as {name}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 CONSTANTS = "triton_constants"
