@@ -35,7 +35,7 @@ from ..dumps.errors import GraphdbgError
 from ..dumps.graph_folder import encode
 from ..dumps.lines import objects
 from ..dumps.opening import opened
-from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
+from ..dumps.process import ProcessRecord, describe, liveness, start_ticks
 from ..dumps.reading import read_record
 from ..dumps.schema import FORMAT, Record
 
@@ -185,15 +185,7 @@ def _refuse_a_strangers(home: Path) -> None:
 def note_process(folder: Path, pid: int) -> None:
     """Writes the process of a job into job.json. Raises EnvironmentLackError."""
     record = read_record(folder / JOB_FILE, JobRecord)
-    record.process = ProcessRecord(
-        format=FORMAT,
-        name="job",
-        pid=pid,
-        host=host_name(),
-        start_ticks=start_ticks(pid) or 0,
-        started=time.time(),
-        where=boot_and_namespace(),
-    )
+    record.process = msgspec.structs.replace(describe("job"), pid=pid, start_ticks=start_ticks(pid) or 0, argv=[])
     write_file(folder / JOB_FILE, encode(record))
 
 
