@@ -23,7 +23,7 @@ from ....dumps.errors import NoSuchNodeError, NotReadyError, ScreenError
 from ....dumps.roles import known_names
 from ....dumps.walk import Frame
 from ...jobs import Job
-from ...outside import keep
+from ...outside import export, keep
 from ...sheet import Choose
 
 if TYPE_CHECKING:
@@ -229,11 +229,11 @@ class GraphTabs:
         node, tabs = self.room.table.node, self.side
         name, hops = self.room.needed().table.name[node], tabs.numbers.get("near", HOPS)
         stem = f"graphdbg-{self.room.saved.id}-{name}".replace("/", "-").replace(":", "-")
-        path = free_path(stem, EXPORTS[answer].partition(",")[0])
         if answer == "t":
-            about = tabs.about
-            self.room.work(lambda: _write(path, text(about.sheet("near", node, hops))), self._written, doing="export")
+            write = lambda: export(text(tabs.about.sheet("near", node, hops)) + "\n", f"{stem}.txt", Path.cwd())  # noqa: E731
+            self.room.work(write, self._written, doing="export")
             return
+        path = free_path(stem, EXPORTS[answer].partition(",")[0])
         words = ["draw", self.room.here.graph or "", "--around", name, "--hops", str(hops), "-o", str(path)]
         self.room.notify(f"drawing {path.name} …", markup=False, timeout=3)
         self.room.run_job(words, lambda job, code: self._drawn(job, path, code), doing="export", passing=True)
@@ -256,11 +256,6 @@ def free_path(stem: str, suffix: str) -> Path:
 
     folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else writable(state_folder() / "copies")
     return atomic.free_path(str(folder / stem), suffix)
-
-
-def _write(path: Path, words: str) -> Path:
-    path.write_text(words + "\n", encoding="utf-8")
-    return path
 
 
 def _same(path: Path, whole: str) -> bool:
