@@ -18,10 +18,9 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar, cast
 
-import msgspec
-
 from . import trust
 from .schema import GraphRecord
+from .walk import rebuilt
 
 T = TypeVar("T")
 
@@ -80,23 +79,15 @@ def value(held: T) -> T:
     are copies."""
     if isinstance(held, str):
         return cast("T", text(held))
-    if isinstance(held, (list, tuple)):
-        items = cast("list[Any]", held)
-        return cast("T", type(items)(value(item) for item in items))
     if isinstance(held, dict):
-        pairs = cast("dict[Any, Any]", held)
-        return cast("T", {value(key): value(item) for key, item in pairs.items()})
-    if isinstance(held, msgspec.Struct):
-        fields = {field: value(getattr(held, field)) for field in held.__struct_fields__}
-        return cast("T", msgspec.structs.replace(held, **fields))
-    return held
+        held = cast("T", {value(key): item for key, item in cast("dict[Any, Any]", held).items()})
+    return rebuilt(held, lambda _, part: value(part))
 
 
 def record(saved: GraphRecord) -> GraphRecord:
     """A graph's record with inert text in every field, for a program that will be compiled."""
-    kept = (*_PROGRAMS, "strings")
-    fields = {field: value(getattr(saved, field)) for field in saved.__struct_fields__ if field not in kept}
-    return msgspec.structs.replace(saved, **fields, strings=[lines(string) for string in saved.strings])
+    kept = {"strings": [lines(string) for string in saved.strings]} | {name: getattr(saved, name) for name in _PROGRAMS}
+    return rebuilt(saved, lambda field, part: kept[field] if field in kept else value(part))
 
 
 class InertTexts(dict[str, str]):

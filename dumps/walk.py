@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from .arguments import KINDS, NESTED
 from .errors import GraphdbgError
@@ -169,6 +171,24 @@ def plain(arg: Arg) -> Any:
     if not tag and isinstance(arg, dict):
         return {key: plain(item) for key, item in cast("dict[str, Arg]", arg).items()}
     return arg
+
+
+T = TypeVar("T")
+
+
+def rebuilt(value: T, part: Callable[[Any, Any], Any]) -> T:
+    """A record, dict, list or tuple whose parts are what `part` returns for their name, key or place, and themselves;
+    any other value as it is."""
+    changed: Any = value
+    if isinstance(value, msgspec.Struct):
+        fields = {name: part(name, getattr(value, name)) for name in value.__struct_fields__}
+        changed = msgspec.structs.replace(value, **fields)
+    elif isinstance(value, dict):
+        changed = {key: part(key, item) for key, item in cast("dict[Any, Any]", value).items()}
+    elif isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        changed = type(items)(part(place, item) for place, item in enumerate(items))
+    return changed
 
 
 class Frame(NamedTuple):
