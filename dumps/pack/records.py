@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -22,10 +22,12 @@ from msgspec.structs import replace
 from .. import schema
 from ..journal import Event
 from ..process import ProcessRecord
-from ..schema import Arg, GraphBody, GraphRecord, Value
+from ..schema import Arg, GraphBody, GraphRecord
 from ..secrets import STAND_IN, Secrets, shareable
-from ..walk import contents, map_argument, nodes, tag_of
+from ..walk import contents, map_argument, nodes, rebuilt, tag_of
 from .redact import ANY_HOME, COMMON_USERS, Places, is_absolute, public, without_folder
+
+T = TypeVar("T")
 
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<file>[^"\n]*)"(?P<rest>.*)$')
 _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
@@ -287,12 +289,8 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
     strings = ["" if number in programs else texts.text(text) for number, text in enumerate(record.strings)]
     texts.changed["source lines"] += sum(record.strings[number].count("\n") + 1 for number in programs)
     return replace(
-        record,
+        _redacted(record, texts, keep),
         versions=_texts(record.versions, texts),
-        graph=_body(record.graph, texts, keep),
-        inputs=[_input(item, texts, keep) for item in record.inputs],
-        symbols=[replace(symbol, source=texts.text(symbol.source)) for symbol in record.symbols],
-        guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
         shape_env=tree(record.shape_env, texts),
         strings=strings,
         kernels=[_kernel(kernel, texts) for kernel in record.kernels],
@@ -340,8 +338,7 @@ def _programs(body: GraphBody) -> Iterator[int]:
 
 def inputs(record: schema.InputsRecord, texts: Texts, *, keep: Keep) -> schema.InputsRecord:
     """Redacts inputs.json: shapes, strides, scalars and statistics stay, values only of tensors that are kept."""
-    items = [_input(item, texts, keep) for item in record.inputs]
-    return replace(record, inputs=items, reason=texts.text(record.reason))
+    return _redacted(record, texts, keep)
 
 
 def tree(value: Any, texts: Texts) -> Any:
@@ -380,60 +377,36 @@ def _texts(mapping: dict[str, str], texts: Texts) -> dict[str, str]:
     return {key: texts.text(value) for key, value in mapping.items()}
 
 
-def _body(body: GraphBody, texts: Texts, keep: Keep) -> GraphBody:
-    return replace(
-        body,
-        nodes=[_node(node, texts) for node in body.nodes],
-        attrs={name: _stored(item, keep) for name, item in body.attrs.items()},
-        modules={name: _module(module, texts, keep) for name, module in body.modules.items()},
-        subgraphs={name: _body(inner, texts, keep) for name, inner in body.subgraphs.items()},
-        meta=_arguments(body.meta, texts),
-    )
+_FREE: dict[type[Any], tuple[str, ...]] = {
+    schema.NodeRecord: ("args", "kwargs", "meta"),
+    GraphBody: ("meta",),
+    schema.ModuleRecord: ("arguments", "repr"),
+    schema.InputRecord: ("source",),
+    schema.InputsRecord: ("reason",),
+    schema.SymbolRecord: ("source",),
+    schema.GuardRecord: ("message",),
+    schema.ConstValue: ("value",),
+    schema.TensorValue: ("context",),
+    schema.OpaqueValue: ("type",),
+}
+"""Record -> its fields that hold free text, or arguments, in which there may be some."""
 
 
-def _node(node: schema.NodeRecord, texts: Texts) -> schema.NodeRecord:
-    return replace(
-        node,
-        args=[_argument(arg, texts) for arg in node.args],
-        kwargs=_arguments(node.kwargs, texts),
-        value=_value(node.value, texts),
-        meta=_arguments(node.meta, texts),
-    )
+def _redacted(value: T, texts: Texts, keep: Keep) -> T:
+    """A record with its free texts redacted, and those of all records in it; tensors whose bytes are not kept have only
+    their shapes."""
+    free = _FREE.get(type(value), ())
 
+    def part(name: Any, held: Any) -> Any:
+        if name in ("kwargs", "meta", "arguments") and name in free:
+            return _arguments(held, texts)
+        if name == "storage" and isinstance(value, schema.StoredTensor):
+            return held if not held or keep(held) else ""
+        if name in free:
+            return _argument(held, texts)
+        return _redacted(held, texts, keep) if isinstance(held, (msgspec.Struct, dict, list)) else held
 
-def _module(module: schema.ModuleRecord, texts: Texts, keep: Keep) -> schema.ModuleRecord:
-    return replace(
-        module,
-        arguments=_arguments(module.arguments, texts),
-        repr=texts.text(module.repr),
-        state={name: _stored(item, keep) for name, item in module.state.items()},
-    )
-
-
-def _input(item: schema.InputRecord, texts: Texts, keep: Keep) -> schema.InputRecord:
-    return replace(
-        item,
-        source=texts.text(item.source),
-        value=_value(item.value, texts),
-        stored=None if item.stored is None else _stored(item.stored, keep),
-    )
-
-
-def _stored(item: schema.StoredTensor, keep: Keep) -> schema.StoredTensor:
-    item = replace(item, inner={name: _stored(part, keep) for name, part in item.inner.items()}) if item.inner else item
-    return item if not item.storage or keep(item.storage) else replace(item, storage="")
-
-
-def _value(value: Value | None, texts: Texts) -> Value | None:
-    if isinstance(value, schema.SequenceValue):
-        return replace(value, items=[cast("Value", _value(item, texts)) for item in value.items])
-    if isinstance(value, schema.ConstValue):
-        return replace(value, value=_argument(value.value, texts))
-    if isinstance(value, schema.TensorValue) and value.context is not None:
-        return replace(value, context=_argument(value.context, texts))
-    if isinstance(value, schema.OpaqueValue):
-        return replace(value, type=texts.text(value.type))
-    return value
+    return rebuilt(value, part)
 
 
 def _arguments(mapping: dict[str, Arg], texts: Texts) -> dict[str, Arg]:
