@@ -130,25 +130,19 @@ def painted(shown: Any, *, width: int | None = None, soft_wrap: bool = True) -> 
 
 
 def cut(text: str, width: int, where: str) -> str:
-    """The text in at most `width` letters, with … for what is left out at the "start", the "middle" or the "end".
+    """The text in at most `width` cells, with … for what is left out at the "start", the "middle" or the "end".
 
     >>> cut("layers.12.attention.query", 12, "start")
     '…ntion.query'
     """
-    if not text.isascii():
-        while len(text) > 1 and cells(text) > width:
-            text = text[:-2] + "…"
+    if (len(text) if text.isascii() else cells(text)) <= width:
         return text
-    if len(text) <= width:
-        return text
-    if width < 2:
-        return text[:width]
-    if where == "start":
-        return "…" + text[len(text) - width + 1 :]
-    if where == "middle":
-        tail = (width - 1) // 2
-        return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
-    return text[: width - 1] + "…"
+    for room in range(min(width, len(text)) - 1, 0, -1):
+        head = {"start": 0, "middle": room - room // 2, "end": room}[where]
+        shown = f"{text[:head]}…{text[len(text) - room + head :]}"
+        if text.isascii() or cells(shown) <= width:
+            return shown
+    return text[:width] if where == "end" else "…"[:width]
 
 
 def cells(text: str) -> int:

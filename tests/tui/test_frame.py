@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from graphdbg.dumps.errors import EnvironmentLackError
+from graphdbg.dumps.tables import cut
 from graphdbg.tui import outside
 from graphdbg.tui.app import LOOK_AGAIN_S, Workbench
 from graphdbg.tui.here import Here
@@ -28,7 +29,7 @@ from graphdbg.tui.room import Room
 from graphdbg.tui.screens.help import Help
 from graphdbg.tui.screens.picking import CommandLine
 from graphdbg.tui.sheet import Choose
-from graphdbg.tui.widgets.crumbs import Crumbs, shortened
+from graphdbg.tui.widgets.crumbs import Crumbs
 
 from .stories import ROOMS, key, play, room_of, shown, until
 
@@ -353,8 +354,8 @@ def test_no_graph_says_how_to_choose_one(work: Any) -> None:
 
 
 def test_long_paths_lose_their_beginning() -> None:
-    assert shortened("home › myrun/0_0/forward", 12) == "…0_0/forward"
-    assert [shortened("abc", width) for width in (3, 2, 1, 0)] == ["abc", "…c", "…", ""]
+    assert cut("home › myrun/0_0/forward", 12, "start") == "…0_0/forward"
+    assert [cut("abc", width, "start") for width in (3, 2, 1, 0)] == ["abc", "…c", "…", ""]
     assert Crumbs().parts == ()
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from ...dumps.tables import cut
 from .trouble import escaped
 
 SMALLEST = (60, 20)
@@ -52,7 +53,7 @@ class Crumbs(Widget):
             badges = f"{columns}×{lines}: some does not fit below {SMALLEST[0]}×{SMALLEST[1]}"
         line = self._strip(width >= NAMED) if columns >= SMALLEST[0] else Text(no_wrap=True, end="")
         room = max(0, width - line.cell_len - cell_len(badges) - 2 * bool(badges))
-        left = shortened(escaped(" › ".join(self.parts)), room)
+        left = cut(escaped(" › ".join(self.parts)), room, "start")
         line.append(left, "bold")
         if badges:
             line.append(" " * max(1, width - line.cell_len - cell_len(badges)))
@@ -68,16 +69,3 @@ class Crumbs(Widget):
             line.append(f"[{label}]" if seen else f" {label} ", Style(bold=seen) + click)
         line.append(" " if self.rooms else "")
         return line
-
-
-def shortened(text: str, width: int) -> str:
-    """The end of a text, with a sign that its beginning is left out.
-
-    >>> shortened("home › myrun/0_0/forward", 12)
-    '…0_0/forward'
-    """
-    if cell_len(text) <= width:
-        return text
-    while text and cell_len(text) + 1 > width:
-        text = text[1:]
-    return "…" + text if width > 0 else ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 from ....dumps.browse.listing import GRAPHS, ListingLine
-from ....dumps.tables import plain
+from ....dumps.tables import cut, plain
 
 MARKS = {
     **dict.fromkeys(("failed", "died", "killed"), "✗"),
@@ -83,13 +83,13 @@ class HomeColumns:
         style = "bold red" if line.bad else "green" if line.status == "running" else "cyan"
         name, text = plain(line.name), "  " + plain(line.text)
         if line.kind == "job":  # what became of it comes after a long command line, and must be seen
-            name = middle(name, max(20, self.width - 2 * line.depth - cell_len(sign + status + text) - 1))
+            name = cut(name, max(20, self.width - 2 * line.depth - cell_len(sign + status + text) - 1), "middle")
         return [("  " * line.depth + sign, ""), (name, "bold"), (status, style), (text, "dim")]
 
     def _graph(self, line: ListingLine, folded: bool, kernels: int | None) -> list[tuple[str, str]]:
         mark = "✗" if line.bad else MARKS.get(line.status.partition(",")[0], "·")
         sign = ("▸ " if folded else "▾ ") if line.folds else "  "
-        name = "  " * line.depth + sign + middle(plain(_name(line)), max(4, self.name - 2 * line.depth - 3))
+        name = "  " * line.depth + sign + cut(plain(_name(line)), max(4, self.name - 2 * line.depth - 3), "middle")
         nodes = "" if line.nodes is None else f"{line.nodes:,}"
         style = "bold red" if line.bad else "yellow" if line.since else "green" if line.status in ("ran", "ok") else ""
         parts = [set_cell_size(name, self.name)]
@@ -104,7 +104,7 @@ class HomeColumns:
         if line.kind == "graph" and line.compiled is not None and line.name != line.compiled.main.id:
             error = error if line.status != line.compiled.main.status else ""  # shown once
         if self.function:
-            right.append(set_cell_size(middle(function, self.function), self.function))
+            right.append(set_cell_size(cut(function, self.function, "middle"), self.function))
         elif not (line.bad and error):
             error = function or error
         return [
@@ -118,11 +118,3 @@ class HomeColumns:
 def _name(line: ListingLine) -> str:
     """The name of a line: a graph below its compile is shown by its stage alone."""
     return line.name.partition("/")[2] or line.name if line.kind == "graph" else line.name
-
-
-def middle(text: str, width: int) -> str:
-    """A name shortened in its middle, so that both ends are visible."""
-    if cell_len(text) <= width:
-        return text
-    keep = max(1, width - 1)
-    return text[: keep // 2] + "…" + text[len(text) - (keep - keep // 2) :]

@@ -21,7 +21,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ....dumps.errors import NotReadyError
-from ....dumps.tables import plain
+from ....dumps.tables import cut, plain
 from ....dumps.wording import counted
 from ....toolkit.node_values.seen import ValuesSeen
 from ....toolkit.rungs import NAMES
@@ -34,7 +34,6 @@ from ...sheet import Ask
 from ...widgets.rows import Parts, Rows
 from ...widgets.texts import Lines, wrapped
 from ...widgets.virtual_list import VirtualList
-from ..home.line import middle
 from .jobs import KINDS, Data, ReplayJobs, ReplaySlot, occupied
 
 Check = Callable[[str], str]
@@ -210,7 +209,7 @@ def value_parts(seen: ValuesSeen, place: int, width: int) -> Parts:
     row, mark = seen.rows[place], seen.mark(place)
     *numbers, reason = seen.cells(place)
     style = "bold red" if mark in ("FIRST BAD", "bad") else "bold yellow" if mark else "" if seen.marked else "dim"
-    name = set_cell_size(middle(plain(row.name), _name_width(width)), _name_width(width))
+    name = set_cell_size(cut(plain(row.name), _name_width(width), "middle"), _name_width(width))
     number = f"{row.index:>6} " if width >= 76 else ""
     parts: Parts = [(f"{SIGNS.get(mark, ''):<3}{number}{name}", style)]
     if reason:
