@@ -14,7 +14,6 @@ sure kernels are shown.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +21,7 @@ from functools import cached_property
 from .. import kernels
 from ..short import base_name
 from ..store import SavedGraph
+from .near import distances
 from .recorded import Recorded
 from .table import GraphView
 
@@ -36,7 +36,6 @@ _CALLED = re.compile(r"^\s+(?:\w+(?:, \w+)* = )?(?P<callee>[A-Za-z_][\w.]*)\(")
 _NUMBER = re.compile(r"_\d+$")
 _ENDINGS = ("''')", "''', ", '"""), ', '""")', '""", ')
 _NO_KERNELS = ("assert_", "del", "empty_strided", "reinterpret_tensor", "get_raw_stream", "assert ")
-_MOST_REACHED = 20_000
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,12 @@ class Generated:
         """The lines of the last library call before the node's code and of the first one after it, by the graph's data
         flow."""
         calls = self._library_calls(view)
-        after = max((calls[at] for at in _reached(index, view.inputs) if at in calls), default=-1)
-        return after, min((calls[at] for at in _reached(index, view.users) if at in calls), default=len(self.lines))
+
+        def lines(step: Callable[[int], list[int]]) -> list[int]:
+            reached = distances(index, len(view), step, lambda at: False)
+            return [calls[at] for at in reached if at in calls and at != index]
+
+        return max(lines(view.inputs), default=-1), min(lines(view.users), default=len(self.lines))
 
     def _library_calls(self, view: GraphView) -> dict[int, int]:
         """Position of each node that became a library call -> the line of that call: matched in order, op by op."""
@@ -188,18 +191,6 @@ class Generated:
                 for index, place in zip(indices, lines[op], strict=True)
             }
         return self._calls
-
-
-def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
-    """The nodes that are reached from a node by `step`, the nearest first, at most _MOST_REACHED."""
-    distances: dict[int, None] = {index: None}
-    waiting = deque([index])
-    while waiting and len(distances) < _MOST_REACHED:
-        for other in step(waiting.popleft()):
-            if other not in distances:
-                distances[other] = None
-                waiting.append(other)
-    return set(distances) - {index}
 
 
 def _names(text: str) -> frozenset[str]:

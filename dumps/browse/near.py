@@ -366,8 +366,9 @@ def distances(
 ) -> dict[int, int]:
     """Distance in hops of each node within `hops`. No path goes through the output, which would bring all nodes within
     two hops."""
-    distance, border = {start: 0}, [start]
-    for step in range(1, hops + 1):
+    distance, border, step = {start: 0}, [start], 0
+    while border and step < hops:
+        step += 1
         through = [at for at in border if at == start or not is_output(at)]
         border = list(dict.fromkeys(other for at in through for other in beside(at) if other not in distance))
         distance.update(dict.fromkeys(border, step))
