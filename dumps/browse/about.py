@@ -33,7 +33,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
@@ -47,7 +47,7 @@ from ..store import SavedGraph
 from ..walk import Frame
 from . import near
 from .kernels import Generated, Use
-from .node import NodeDetail, detail_of, sheet_of
+from .node import detail_of, sheet_of
 from .partner import Partner, graph_of, partners
 from .recorded import Recorded
 from .search import alike
@@ -359,7 +359,8 @@ class About:
         self.lock = RLock()
         self.recorded = Recorded(saved)
         self.related = Related(saved)
-        self._details: dict[int, NodeDetail] = {}
+        self.of = lru_cache(_KEPT)(partial(detail_of, saved, self.view, self.recorded))
+        """The recorded detail of a node. Raises UnreadableError."""
         self._codes: dict[str, Generated | None] = {}
         self._views: dict[str, GraphView] = {}
 
@@ -388,15 +389,6 @@ class About:
         return tuple(kind for kind in VIEWS if kind != STAGES or self.related.graphs)
 
     # -- one node
-
-    def of(self, index: int) -> NodeDetail:
-        """The recorded detail of the node. Raises UnreadableError."""
-        detail = self._details.get(index)
-        if detail is None:
-            if len(self._details) >= _KEPT:
-                self._details.clear()
-            detail = self._details[index] = detail_of(self.saved, self.view, self.recorded, index)
-        return detail
 
     def detail(self, index: int, *, everything: bool = False) -> Sheet:
         """All that is recorded of the node, its partners and kernels."""

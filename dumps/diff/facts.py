@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -66,7 +67,7 @@ class NodeColumns:
         self.identities: list[str] = []
         self.kinds: list[str] = []
         self._sources = {item.name: item.source for item in record.inputs} if body is None else {}
-        self._frames: dict[int, tuple[str, str]] = {}
+        self._frame = cache(self._user_frame)
         for index, node in enumerate(self.nodes):
             self._add(index, node)
 
@@ -166,10 +167,8 @@ class NodeColumns:
             return self._frame(self.nodes[self.users[index][0][0]].stack)
         return frame
 
-    def _frame(self, stack: int) -> tuple[str, str]:
-        if stack not in self._frames:
-            self._frames[stack] = user_frame(string(self.record.strings, stack))
-        return self._frames[stack]
+    def _user_frame(self, stack: int) -> tuple[str, str]:
+        return user_frame(string(self.record.strings, stack))
 
     def code(self, index: int) -> str:
         """The code of the user's line of the node itself."""

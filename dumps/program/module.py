@@ -14,6 +14,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -289,7 +290,7 @@ class _Module(Printer):
         self.body = body or record.graph
         self.own, self.prefix = name, prefix
         self._last_line = ""
-        self._places: dict[int, str] = {}
+        self._place = cache(_place)
 
     def classes(self) -> Iterator[list[str]]:
         """Yields the classes of the subgraphs, then the graph's own."""
@@ -357,9 +358,7 @@ class _Module(Printer):
     def _comment(self, node: NodeRecord) -> list[str]:
         if not 0 <= node.stack < len(self.record.strings):
             return []
-        if node.stack not in self._places:
-            self._places[node.stack] = _place(self.record.strings[node.stack])
-        line = self._places[node.stack]
+        line = self._place(self.record.strings[node.stack])
         if not line or line == self._last_line:
             return []
         self._last_line = line

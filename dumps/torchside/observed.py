@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -34,8 +35,7 @@ WHOLE = frozenset({"first", "last", "all"})
 """Policies that keep whole storages."""
 _PIECE = 1 << 22
 """Elements that statistics read at once."""
-_DTYPES: dict[torch.dtype, str] = {}
-_DEVICES: dict[torch.device, str] = {}
+_dtype_name, _device_name = cache(dtype_name), cache(str)
 
 
 def observe(
@@ -260,15 +260,11 @@ def _has_bytes(value: Any) -> bool:
 
 
 def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
-    dtype, device = value.dtype, value.device
-    if dtype not in _DTYPES:
-        _DTYPES[dtype] = dtype_name(dtype)
-    if device not in _DEVICES:
-        _DEVICES[device] = str(device)
+    dtype, device = _dtype_name(value.dtype), _device_name(value.device)
     shape: list[Any] = list(value.shape)
     stride: list[Any] = list(value.stride())
     offset: Any = value.storage_offset()
-    record = TensorValue(_DTYPES[dtype], shape, stride, offset, _DEVICES[device], requires_grad=value.requires_grad)
+    record = TensorValue(dtype, shape, stride, offset, device, requires_grad=value.requires_grad)
     if extent(shape, stride, offset) * value.element_size() != nbytes:
         record.storage_bytes = nbytes
     record.conj, record.neg = value.is_conj(), value.is_neg()

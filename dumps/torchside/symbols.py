@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any, cast
 
 import sympy
@@ -180,7 +181,7 @@ class Symbols:
         self._exprs: dict[str, Any] = {}
         self._numbers = {item.name: item.hint for item in record.symbols}
         self._left_s = MOST_S + SECONDS_A_NODE * len(record.graph.nodes)
-        self._ints: dict[str, Any] = {}
+        self._int = cache(partial(self.sym, "int"))
         for item in record.symbols:
             self._declare(item)
         for item in record.symbols:
@@ -209,11 +210,7 @@ class Symbols:
 
     def dim(self, value: Dim) -> Any:
         """An int or a SymInt."""
-        if isinstance(value, int):
-            return value
-        if value not in self._ints:
-            self._ints[value] = self.sym("int", value)
-        return self._ints[value]
+        return value if isinstance(value, int) else self._int(value)
 
     def sym(self, kind: str, text: str) -> Any:
         """A symbolic scalar of kind int, float or bool (symbolic even if the expression is a number)."""
