@@ -402,11 +402,9 @@ def _redacted(value: T, texts: Texts, keep: Keep) -> T:
             return _arguments(held, texts)
         if name == "storage" and isinstance(value, schema.StoredTensor):
             return held if not held or keep(held) else ""
-        if name in free:
-            return _argument(held, texts)
-        return _redacted(held, texts, keep) if isinstance(held, (msgspec.Struct, dict, list)) else held
+        return _argument(held, texts) if name in free else _redacted(held, texts, keep)
 
-    return rebuilt(value, part)
+    return value if value is None or isinstance(value, (str, int, float)) else rebuilt(value, part)
 
 
 def _arguments(mapping: dict[str, Arg], texts: Texts) -> dict[str, Arg]:
