@@ -42,7 +42,7 @@ from ..walk import plain
 from ..wording import counted, error_line
 from .arguments import device_of, dtype_of, named
 from .history import Base, computed
-from .storages import INTEGER_OF, StorageReader, together, view
+from .storages import INTEGER_OF, StorageReader, view
 from .values import BUFFER, is_handed_through, stand_in_real
 
 Statistics = Mapping[str, float | int | None]
@@ -65,6 +65,7 @@ def inputs(
     numbers, limits = numbers_and_bounds(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(limits, numbers, StorageReader(tensors, where), seed, where, parameters)
+    maker.reader.absent = maker.absent
     tensors_made: list[Any] = []
     for node in placeholders:
         item, handed_through = known.get(node.name), is_handed_through(record.graph, node)
@@ -106,7 +107,7 @@ class _Maker:
             if item is not None and isinstance(item.value, SequenceValue):
                 return self.sequence(node.name, item.value, stored.inner, where)
             if stored.inner:
-                return self.wrapper(node.name, stored, stored.value, where)
+                return self.reader.load(stored, node.name)
             if stored.storage:
                 tensor = self.reader.load(stored, node.name)
                 if stored.value.storage is not None:
@@ -143,24 +144,20 @@ class _Maker:
                 items.append(self.value(name_of_part, item, None, False, where))
         return items if value.kind == "list" else tuple(items)
 
-    def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:
-        """A wrapper tensor: each inner tensor is loaded where stored, else synthesised."""
-        held: dict[str, Any] = {}
-        for attribute, part in value.inner.items():
-            kept = stored.inner.get(attribute) if stored is not None else None
-            if kept is not None and kept.storage:
-                held[attribute] = self.reader.load(kept, f"{name}.{attribute}")
-            elif part.inner:
-                held[attribute] = self.wrapper(f"{name}.{attribute}", kept, part, where)
-            else:
-                held[attribute] = self.tensor(f"{name}.{attribute}", part, None, False, where)
-        wrapped = together(concrete(value, self.numbers, where), held, where)
-        if stored is not None and stored.parameter:
-            return torch.nn.Parameter(wrapped, requires_grad=value.requires_grad)
-        return wrapped.requires_grad_(True) if value.requires_grad else wrapped
+    def absent(self, value: TensorValue, name: str) -> torch.Tensor:
+        """A tensor inside a wrapper tensor that was not stored."""
+        return self.tensor(name, value, None, False, self.where)
+
+    def unstored(self, value: TensorValue) -> StoredTensor:
+        """The record of a wrapper tensor of which nothing is stored."""
+        inner = {name: self.unstored(part) for name, part in value.inner.items()}
+        return StoredTensor("", concrete(value, self.numbers, self.where), inner=inner)
 
     def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
-        tensor = self.wrapper(name, None, value, where) if value.inner else self._plain(name, value, statistics, where)
+        if value.inner:
+            tensor = self.reader.load(self.unstored(value), name)
+        else:
+            tensor = self._plain(name, value, statistics, where)
         if parameter:
             return torch.nn.Parameter(tensor.detach(), requires_grad=value.requires_grad)
         return tensor if value.inner else _as_buffer(tensor, value)
