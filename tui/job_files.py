@@ -287,10 +287,15 @@ def finding(kept: JobFile) -> str:
 @functools.lru_cache(maxsize=256)
 def _last_said(folder: Path) -> dict[str, Any]:
     """The last JSON object that an ended job printed; empty where there is none."""
-    with contextlib.suppress(OSError), opened(folder / OUT_FILE) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
-        return next(iter(objects(reversed(file.read().splitlines()))), {})
-    return {}
+    return next(iter(objects(reversed(end_of(folder / OUT_FILE, LAST_BYTES)))), {})
+
+
+def end_of(path: Path, most_bytes: int) -> list[bytes]:
+    """The lines at the end of a file; none where it cannot be read."""
+    with contextlib.suppress(OSError), opened(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+        return file.read().splitlines()
+    return []
 
 
 def rungs_so_far(graph: str) -> list[dict[str, Any]]:

@@ -27,7 +27,6 @@ from ....dumps.browse.listing import GRAPHS, Following, ListingLine, aged, run_l
 from ....dumps.errors import GraphdbgError
 from ....dumps.index import ListedGraph
 from ....dumps.journal import IN_FLIGHT
-from ....dumps.opening import opened
 from ....dumps.store import Run, load_graph, resolve
 from ....dumps.tables import plain
 from ....dumps.walk import Frame, calls
@@ -38,7 +37,6 @@ from ....minifier.options import MinifyOptions
 from ....toolkit.rungs import NAMES
 from ....toolkit.verdicts import verdict_words
 from ... import job_files
-from ...job_files import ERR_FILE
 from ...jobs import ending
 from ...verdicts import ShownVerdict, Verdicts
 
@@ -374,8 +372,5 @@ def _job(line: ListingLine) -> list[Text]:
     """The messages of a job, its last lines; its finding stands in front."""
     assert line.path is not None
     texts = [Text("$ ", "dim").append(plain(line.name), "bold"), *([Text(plain(line.text))] if line.text else [])]
-    with contextlib.suppress(OSError), opened(line.path / ERR_FILE) as file:
-        file.seek(max(0, file.seek(0, 2) - _SAID_BYTES))
-        said = file.read().decode(errors="replace").splitlines()
-        texts += [Text(plain(said_line), "dim") for said_line in said[-12:]]
-    return texts
+    said = job_files.end_of(line.path / job_files.ERR_FILE, _SAID_BYTES)[-12:]
+    return texts + [Text(plain(said_line.decode(errors="replace")), "dim") for said_line in said]
