@@ -219,9 +219,8 @@ class ViewsRoom(Room):
         self.view = number % len(self.views)
         self.show(keep=False)
 
-    def action_view(self, number: int) -> None:
-        """Handles a click on the name of a view."""
-        self.to_view(number)
+    action_view = to_view
+    """A click on the name of a view."""
 
     def do_view(self, step: int) -> None:
         """Shows the next view, or the one before."""
