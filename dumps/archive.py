@@ -67,8 +67,7 @@ def zip_folder(folder: Path, out: Path) -> None:
             item.create_system = 3
             item.compress_type = zipfile.ZIP_STORED if path.name.endswith(_COMPRESSED) else zipfile.ZIP_DEFLATED
             with path.open("rb") as source, archive.open(item, "w", force_zip64=True) as target:
-                while piece := source.read(1 << 20):
-                    target.write(piece)
+                shutil.copyfileobj(source, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:
