@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -67,10 +68,8 @@ def differences(alignment: Alignment, i: int, j: int) -> list[ArgumentDifference
     """Every place where the arguments of two partners differ."""
     first, second = alignment.a.nodes[i], alignment.b.nodes[j]
     listed: list[ArgumentDifference] = []
-    for index in range(max(len(first.args), len(second.args))):
-        left = first.args[index] if index < len(first.args) else _MISSING
-        right = second.args[index] if index < len(second.args) else _MISSING
-        listed.extend(_between(alignment, f"argument {index}", left, right))
+    for index, pair in enumerate(zip_longest(first.args, second.args, fillvalue=_MISSING)):
+        listed.extend(_between(alignment, f"argument {index}", *pair))
     for key in sorted(first.kwargs.keys() | second.kwargs.keys()):
         listed.extend(
             _between(alignment, f"argument {key}", first.kwargs.get(key, _MISSING), second.kwargs.get(key, _MISSING))
