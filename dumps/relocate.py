@@ -35,4 +35,4 @@ def relocated(record: Kind, kind: str, device: str) -> Kind:
 
 def names_device(record: Any, kind: str) -> bool:
     """Whether a tensor or an argument in the record is on a device of that type, which is not the default one."""
-    return re.search(f'"device":"{kind}[:"]'.encode(), msgspec.json.encode(record)) is not None
+    return re.search(f'"device":"{kind}[:"]'.encode(), msgspec.json.encode(record, enc_hook=repr)) is not None
