@@ -26,7 +26,7 @@ from .casefile import CALIBRATION, FailureRate
 from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStarted, Stepped
 from .log import Log
-from .minified import Interrupted, Minified, Result
+from .minified import Interrupted, Minified
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import NAMES as PASS_NAMES
@@ -192,7 +192,7 @@ class Minification:
         try:
             return self._search(engine)
         except Interrupted as interrupted:
-            interrupted.minified = self._conclude(interrupted.result, engine, (0, 0), brief=True)
+            interrupted.minified = self._conclude(engine, (0, 0), brief=True)
             raise
 
     # -- how surely it fails
@@ -321,26 +321,25 @@ class Minification:
         state = Candidate.of(range(self.subject.size))
         left = RESTARTS
         while True:
-            result = engine.run(self._steps(), state)
-            needs = self.needs[1] if self.needs and self.needs[0] == engine.best and not result.stopped else None
-            if needs is not None and (less := needs.less(engine)) is not None:
+            engine.run(self._steps(), state)
+            needs = self._needs_of(engine)
+            if needs is not None and not engine.stopped and (less := needs.less(engine)) is not None:
                 engine.take(less)
                 state, self.needs = less, None
                 continue
             try:
                 shown, times = self._verify(engine)
-                while times and not shown and (result.stopped or not left) and engine.step_back():
+                while times and not shown and (engine.stopped or not left) and engine.step_back():
                     self.narrate("the saved case did not fail again: a larger one of before is taken")
                     shown, times = self._verify(engine)
-                    result = engine.result(result.stopped)
             except RestartAsked as again:
                 engine.restart(again.number)
                 state = engine.case
                 continue
             self.of_saved = FailureRate(self.of_saved.failing + shown, self.of_saved.runs + times)
             doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
-            if not doubtful or result.stopped or not left:
-                return self._conclude(result, engine, (shown, times))
+            if not doubtful or engine.stopped or not left:
+                return self._conclude(engine, (shown, times))
             self.narrate(f"the reduced case failed in {shown} of {times} runs only: measuring how flaky it is")
             try:
                 engine.distrust()
@@ -470,7 +469,7 @@ class Minification:
                 engine.leave(waiting)
                 raise
 
-    def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
+    def _conclude(self, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
         """Writes everything else and returns the result. `brief`: interrupted, nothing was saved yet."""
         if brief:
             self.results.write_case(engine.best, self.whole, self.rate)
@@ -480,25 +479,24 @@ class Minification:
         if times < self.options.verify and not brief:
             why = self.cut or f"--max-queries {self.options.max_queries}"
             self.notes.append(f"verified {counted(times, 'time')} only ({why})")
-        minified = result.minified(
+        answer = self.shown or (engine.answer(engine.best) if engine.best else None) or self.whole
+        signature = self.subject.signature
+        assert signature is not None
+        minified = engine.minified(
             self.whole.size,
-            self.subject.signature,
+            signature,
             verified=verified,
-            notes=[*self.notes, *result.notes, *self.subject.notes],
+            notes=[*self.notes, *engine.notes, *self.subject.notes],
             path=self.results.case,
             asked={**self.asked, "search": engine.queries - self.queries},
-            verdict=self._verdict(result),
+            verdict=verdict.read(answer.record) or verdict.judged(signature, self.options.rung),
         )
-        minified.queries = engine.queries
-        needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
-        self.results.write_rest(minified, engine, needs, brief=brief)
+        self.results.write_rest(minified, engine, self._needs_of(engine), brief=brief)
         return minified
 
-    def _verdict(self, result: Result) -> verdict.Verdict:
-        """The judge's verdict on the case, from its last judgement that showed the failure."""
-        answer, signature = self.shown or result.answer or self.whole, self.subject.signature
-        assert signature is not None
-        return verdict.read(answer.record) or verdict.judged(signature, self.options.rung)
+    def _needs_of(self, engine: Engine) -> Needs | None:
+        """What was asked about the best case."""
+        return self.needs[1] if self.needs and self.needs[0] == engine.best else None
 
     def _same_atoms(self) -> None:
         """Checks that the log is about the same atoms, since their numbers name candidates. Raises
