@@ -86,9 +86,6 @@ class Start:
             except ValueError:
                 fix = "type a number, or leave it empty"
                 raise BadValueError(f"{FLAGS[name]} {text!r} is not a number", "", fix) from None
-        for name in ("jobs", "max_time", "max_queries"):
-            if values[name] is not None and not values[name] > 0:
-                raise BadValueError(f"{FLAGS[name]} {values[name]:g} is too small", "it must be more than 0")
         if values["rung"] not in NAMES:
             raise UnknownWordError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
         out = typed["out"]
