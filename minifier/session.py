@@ -1,8 +1,8 @@
 """One minification from the first query to the last: does it fail, how surely, the search, the saved case judged again.
 
-Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that
-tests drive the very same session over abstract problems. Every judgement goes through the log; what the log has
-is never asked again.
+Knows no FX and no process: its subject is the oracle, a Problem that can also be judged as a whole and be written down;
+tests drive the very same session over abstract problems with the same methods. Every judgement goes through the log;
+what the log has is never asked again.
 
 """
 
@@ -15,12 +15,11 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ..dumps.errors import CannotResumeError, EnvironmentLackError, GraphdbgError
+from ..dumps.errors import CannotResumeError, EnvironmentLackError
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
-from ..toolkit.verdicts.signature import Signature
 from .agenda import Cancelled, RestartAsked, SearchLimits, SkipAsked
 from .casefile import CALIBRATION, FailureRate
 from .engine import TURNS, Engine, FlakyError, Step, persistent
@@ -33,9 +32,12 @@ from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
 from .results import Results, write_atoms
 from .search.edits import drop_outputs, exhaust
-from .search.problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
+from .search.problem import Answer, Candidate, CannotJudgeError, Ruling
 from .search.tiers import TIERS
 from .steering import Steering
+
+if TYPE_CHECKING:
+    from .oracle import Oracle
 
 T = TypeVar("T")
 
@@ -51,79 +53,12 @@ RESTARTS = 2
 """How often the search begins again because the saved case did not fail every time."""
 
 
-class Subject(Problem, Protocol):
-    """What is minified: a problem that can be judged as a whole, and whose candidates can be written down."""
-
-    signature: Signature | None
-    notes: list[str]
-
-    def prepare(self) -> None:
-        """Makes ready what candidates are built from; before anything else of the Problem is read."""
-        ...
-
-    def whole(self) -> Answer:
-        """One judgement of the original: its failure not yet compared with any. Safe to call from threads."""
-        ...
-
-    def before(self) -> Answer | None:
-        """The failure of the original that an earlier command kept; None where there is none."""
-        ...
-
-    def abort(self) -> None:
-        """Ends all queries in flight; they get no answer."""
-        ...
-
-    def settle(self, answers: Sequence[Answer]) -> list[Answer]:
-        """The answers with their verdicts: the first failure among them becomes the one that is minified."""
-        ...
-
-    def refusal(self, answers: Sequence[Answer]) -> GraphdbgError:
-        """The error for answers without the failure: there is nothing to minify."""
-        ...
-
-    def find_hints(self) -> None:
-        """Reads hints off the failure."""
-        ...
-
-    def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
-        """Positions that a candidate returns, and those that it could do without."""
-        ...
-
-    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
-        """The edits that one pass proposes, in rounds."""
-        ...
-
-    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
-        """The plainest edits of several passes at once, and the passes that would propose more after them."""
-        ...
-
-    def emit(self, candidate: Candidate | None, path: Path) -> Any:
-        """Writes a candidate (None: the original) as a case at `path`; returns what describes how it is run."""
-        ...
-
-    def saved(self, path: Path) -> Answer:
-        """One judgement of a case that `emit` wrote."""
-        ...
-
-    def place(self) -> str:
-        """The place of the failure in words; empty where it is not known."""
-        ...
-
-    def name(self, atom: int) -> str:
-        """An atom in words."""
-        ...
-
-    def about(self, atom: int) -> dict[str, Any]:
-        """An atom in parts: "name", "nodes" by name, the user's line ("where", "code")."""
-        ...
-
-
 class Minification:
     """One minification. `tell` receives events, `narrate` sentences."""
 
     def __init__(
         self,
-        subject: Subject,
+        subject: Oracle,
         log: Log,
         out: Path,
         options: MinifyOptions,
