@@ -154,18 +154,10 @@ def _of_case(folder: Path) -> MinifyOptions:
         return MinifyOptions()
 
 
-@dataclass(frozen=True)
-class UnfinishedSearch:
-    """A minification that can go on. `directory`: where its first process was started."""
-
-    graph: str
-    options: MinifyOptions
-    directory: str
-
-
-def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> UnfinishedSearch:
-    """The minification to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is
-    none, and where the folder names a command or modules that the user neither typed again nor trusts.
+def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> tuple[str, MinifyOptions, str]:
+    """The graph to go on with, its options, and the folder where its first process was started; `typed` are the fields
+    that the user gave now. Raises UsageError where there is no unfinished minification, and where the folder names a
+    command or modules that the user neither typed again nor trusts.
 
     Typed options are taken; all others come from the folder. A limit that has ended the search does not end it again.
     """
@@ -194,7 +186,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
         )
     ours = TRUST in old.imports or not needs_saying(old)  # else trust was given for these, not for the graph's source
     imports = with_trust(without_trust(chosen.imports), trusted and ours)
-    return UnfinishedSearch(graph, replace(chosen, imports=imports), directory)
+    return graph, replace(chosen, imports=imports), directory
 
 
 def needs_saying(options: MinifyOptions) -> bool:
