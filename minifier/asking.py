@@ -105,16 +105,15 @@ class SharedLock:
     """
 
     def __init__(self) -> None:
+        self._turn = Lock()
+        """Held by a query that is alone or waits to be."""
         self._changed = Condition()
         self._inside = 0
-        self._wanting = 0
-        self._alone = False
 
     @contextmanager
     def together(self) -> Generator[None]:
         """Holds the gate together with others for the block; waits while a query is alone or waits to be."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._alone and not self._wanting)
+        with self._turn, self._changed:
             self._inside += 1
         try:
             yield
@@ -126,19 +125,10 @@ class SharedLock:
     @contextmanager
     def alone(self) -> Generator[None]:
         """Holds the gate alone for the block; waits until nobody else is inside."""
-        with self._changed:
-            self._wanting += 1
-            try:
-                self._changed.wait_for(lambda: not self._alone and not self._inside)
-            finally:
-                self._wanting -= 1
-            self._alone = True
-        try:
-            yield
-        finally:
+        with self._turn:
             with self._changed:
-                self._alone = False
-                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._inside)
+            yield
 
 
 TASKS = f"{__package__}.tasks"

@@ -25,9 +25,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from threading import Thread
-from typing import IO
-
-import msgspec
+from typing import IO, Any
 
 from ..dumps.errors import GraphdbgError
 from ..dumps.store import load_graph
@@ -60,21 +58,6 @@ class DemoFailedError(GraphdbgError):
     exit_code = 1
 
 
-class DemoResult(msgspec.Struct):
-    """What the demo showed for one planted bug. `repro_seconds`: until minify had verified its repro; `seconds`: until
-    the report was there.
-    """
-
-    plant: str
-    graph: str
-    original_nodes: int
-    nodes: int
-    rate: str
-    report: str
-    repro_seconds: float
-    seconds: float
-
-
 class Demo:
     """Plays the demo in a new folder."""
 
@@ -87,9 +70,10 @@ class Demo:
         folder.mkdir(parents=True)
         shutil.copyfile(path_of(SCRIPT), folder / f"{SCRIPT}.py")
 
-    def play(self, plant: str) -> DemoResult:
-        """Records, finds, shrinks and reports one planted bug; raises DemoFailedError naming the step that went
-        wrong."""
+    def play(self, plant: str) -> dict[str, Any]:
+        """Records, finds, shrinks and reports one planted bug; returns what was shown, for --json. `repro_seconds`:
+        until minify had verified its repro; `seconds`: until the report was there. Raises DemoFailedError naming the
+        step that went wrong."""
         began = time.monotonic()
         run, small, report = f"{plant}/run", f"{plant}/small", f"{plant}/report"
         (self.folder / plant).mkdir()
@@ -110,7 +94,8 @@ class Demo:
         shown_s = time.monotonic() - began
         written = json.loads(self.step(["report", small, "-o", report, "--json"]))
         self.narrate(f"-> {report}/repro.py shows the bug in {written['rate']}")
-        return DemoResult(plant, graph, before, after, written["rate"], report, shown_s, time.monotonic() - began)
+        shown = {"plant": plant, "graph": graph, "original_nodes": before, "nodes": after, "rate": written["rate"]}
+        return shown | {"report": report, "repro_seconds": shown_s, "seconds": time.monotonic() - began}
 
     def find(self, run: str, plant: str) -> str:
         """The id of the failing graph nearest to the bug, as triage ranks them."""

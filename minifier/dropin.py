@@ -33,7 +33,7 @@ from ..toolkit.verdicts.verdict import Verdict
 from .agenda import SearchLimits
 from .engine import Engine, Step
 from .events import Best, Follow, Happening
-from .minified import Interrupted, Minified, Result
+from .minified import Interrupted, Minified
 from .passes import NAMES, PLAINER, pass_of
 from .passes import inputs as stand_ins
 from .passes.forms import watched
@@ -178,16 +178,17 @@ def minify_here(
         raise _does_not_fail()
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
 
-    def minified(result: Result) -> Minified:
-        live = problem.original() if result.best is None else problem.build(result.best)
+    def minified() -> Minified:
+        live = problem.original() if engine.best is None else problem.build(engine.best)
         verdict = Verdict("fails", reason="the predicate is true for it")
-        return result.minified(whole, notes=result.notes, live=live, verdict=verdict)
+        return engine.minified(whole, notes=engine.notes, live=live, verdict=verdict)
 
     try:
-        return minified(search(engine, problem, axes=AXES))
+        search(engine, problem, axes=AXES)
     except Interrupted as interrupted:
-        interrupted.minified = minified(interrupted.result)
+        interrupted.minified = minified()
         raise
+    return minified()
 
 
 def _does_not_fail() -> UsageError:
@@ -195,7 +196,7 @@ def _does_not_fail() -> UsageError:
     return UsageError(what, why, "check the predicate and the inputs")
 
 
-def search(engine: Engine, problem: FxProblem, max_granularity: int | None = None, axes: Sequence[str] = ()) -> Result:
+def search(engine: Engine, problem: FxProblem, max_granularity: int | None = None, axes: Sequence[str] = ()) -> None:
     """The node search, then the outputs of what it found, then the passes named by `axes`."""
 
     def outputs(engine: Engine, state: Candidate) -> Candidate:
@@ -211,10 +212,9 @@ def search(engine: Engine, problem: FxProblem, max_granularity: int | None = Non
         return step
 
     tiers = TIERS if max_granularity is None else gentle(max_granularity)
-    if problem.size == 0:
-        return engine.result()
-    steps = [*tiers, ("outputs", outputs), *((name, axis(name)) for name in axes)]
-    return engine.run(steps, Candidate.of(range(problem.size)))
+    if problem.size:
+        steps = [*tiers, ("outputs", outputs), *((name, axis(name)) for name in axes)]
+        engine.run(steps, Candidate.of(range(problem.size)))
 
 
 def dump_state(fx_g: fx.GraphModule, inps: Sequence[Any]) -> None:
@@ -268,16 +268,16 @@ def minifier(
                 dump_state(*problem.build(engine.best))
 
         engine = Engine(problem, queries=0 if skip_sanity else 1, tell=show)
-        result = search(engine, problem, max_granularity)
-        if result.best is None:
+        search(engine, problem, max_granularity)
+        if engine.best is None:
             return problem.original()
-        module, left = problem.build(result.best)
+        module, left = problem.build(engine.best)
         smaller, fewer, asked = spared(whole, given, module, left, module_fails)
         if smaller is not module:
             dump_state(smaller, fewer)
     size = f"{counted(len(smaller.graph.nodes), 'node')}, {input_bytes(fewer)} input bytes"
     say(f"{size} left after {counted(engine.queries + asked, 'query')}")
-    for note in result.notes:
+    for note in engine.notes:
         say(note)
     return smaller, fewer
 

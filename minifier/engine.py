@@ -29,11 +29,12 @@ from ..dumps.wording import counted
 from .agenda import Agenda, Cancelled, RestartAsked, SearchLimits, SearchStopped, SkipAsked
 from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .log import Log
-from .minified import Interrupted, Other, Result
+from .minified import Interrupted, Minified, Other
 from .search.problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
 from .search.windows import quantiles
 
 if TYPE_CHECKING:
+    from ..toolkit.verdicts.signature import Signature
     from .steering import Steering
 
 
@@ -141,6 +142,8 @@ class Engine:
         self.verdicts: Counter[Ruling] = Counter()
         self.notes: list[str] = []
         self.step = ""
+        self.stopped: str | None = None
+        """Why the last run ended early."""
         self.monotone = True
         """False once a candidate passed although a subset of it fails: minimality then needs every single cut tried."""
         self.local = True
@@ -255,10 +258,10 @@ class Engine:
 
     # -- the run
 
-    def run(self, steps: Sequence[tuple[str, Step]], start: Candidate) -> Result:
-        """Applies the steps in order to `start`, which is taken to fail. Raises Interrupted on Ctrl-C, with the best so
-        far."""
-        state, stopped = start, None
+    def run(self, steps: Sequence[tuple[str, Step]], start: Candidate) -> Engine:
+        """Applies the steps in order to `start`, which is taken to fail; returns the engine, which holds what was
+        found. Raises Interrupted on Ctrl-C."""
+        state, self.stopped = start, None
         try:
             while True:
                 try:
@@ -270,14 +273,14 @@ class Engine:
                     self.restart(again.number)
                     state = self.best or start
         except SearchStopped as stop:
-            stopped = str(stop)
+            self.stopped = str(stop)
         except KeyboardInterrupt:
-            self._take_smallest()
-            raise Interrupted(self.result("interrupted")) from None
+            self.stopped = "interrupted"
+            raise Interrupted(self.stopped) from None
         finally:
             self.step = ""
-        self._take_smallest()
-        return self.result(stopped)
+            self._take_smallest()
+        return self
 
     def _round(self, steps: Sequence[tuple[str, Step]], state: Candidate, start: Candidate) -> None:
         """Runs each step once, except those that the user disables or skips."""
@@ -350,20 +353,23 @@ class Engine:
     def _order(self, candidate: Candidate) -> tuple[tuple[int, int], int]:
         return self._answers[candidate].size, -len(candidate.edits)
 
-    def result(self, stopped: str | None = None) -> Result:
-        """What was found so far."""
-        answer = None if self.best is None else self._answers[self.best]
-        return Result(
-            self.best,
-            answer,
+    @property
+    def others(self) -> list[Other]:
+        """Failures with another signature than the one looked for, the most frequent first."""
+        return sorted(self._others.values(), key=lambda other: -other.count)
+
+    def minified(self, whole: tuple[int, int], signature: Signature | None = None, **more: Any) -> Minified:
+        """What was found so far. `whole`: nodes and input bytes of the original; `more`: other fields of `Minified`."""
+        return Minified(
             self.queries,
-            self.recalled,
-            list(self.history),
-            Counter(self.verdicts),
-            sorted(self._others.values(), key=lambda other: -other.count),
-            stopped,
-            self.monotone,
-            list(self.notes),
+            [(1, *whole), *self.history],
+            signature,
+            *(whole if self.best is None else self._answers[self.best].size),
+            others=self.others,
+            stopped=self.stopped,
+            verdicts={verdict.value: count for verdict, count in self.verdicts.items()},
+            original=whole,
+            **more,
         )
 
     # -- asking

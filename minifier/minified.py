@@ -1,5 +1,4 @@
-"""What a search found so far, and what a minification returns: the smallest failing case, and how it was found. Imports
-no torch.
+"""What a minification returns: the smallest failing case, and how it was found. Imports no torch.
 
 Must not ask, judge or print anything.
 
@@ -7,7 +6,6 @@ Must not ask, judge or print anything.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +18,7 @@ from ..dumps.wording import counted
 from ..toolkit.verdicts.identity import known_id
 from ..toolkit.verdicts.verdict import OK, Verdict
 from ..toolkit.verdicts.verdict_words import first_line
-from .search.problem import Answer, Candidate, Ruling
+from .search.problem import Candidate
 
 if TYPE_CHECKING:
     from torch import fx
@@ -46,45 +44,10 @@ class Other:
             self.failure = other.failure
 
 
-@dataclass
-class Result:
-    """What a minification found. `best` is None while nothing smaller than the original was confirmed."""
-
-    best: Candidate | None
-    answer: Answer | None
-    queries: int
-    recalled: int
-    history: list[tuple[int, int, int]]
-    verdicts: Counter[Ruling]
-    others: list[Other]
-    stopped: str | None
-    monotone: bool
-    notes: list[str]
-
-    def minified(self, whole: tuple[int, int], signature: Signature | None = None, **more: Any) -> Minified:
-        """This result as a `Minified`. `whole`: nodes and input bytes of the original; `more`: other fields of
-        `Minified`."""
-        return Minified(
-            self.queries,
-            [(1, *whole), *self.history],
-            signature,
-            *(whole if self.answer is None else self.answer.size),
-            others=self.others,
-            stopped=self.stopped,
-            verdicts={verdict.value: count for verdict, count in self.verdicts.items()},
-            original=whole,
-            **more,
-        )
-
-
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while minifying; `result` holds the best case so far."""
+    """Ctrl-C while minifying; `minified`: the best case so far, once it is on the disk."""
 
-    def __init__(self, result: Result) -> None:
-        super().__init__("interrupted")
-        self.result = result
-        self.minified: Any = None
-        """`result` as a `Minified`, once its case is on the disk."""
+    minified: Any = None
 
 
 @dataclass

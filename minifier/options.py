@@ -81,7 +81,7 @@ class MinifyOptions:
     def _check_measures(self) -> None:
         """Refuses limits that make no sense, and questions that contradict each other."""
         amounts = ("hangs", "slower_than", "memory_over", "time_limit", "memory_limit")
-        for name in amounts:
+        for name in (*amounts, "jobs", "max_time", "max_queries"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise BadValueError(f"{FLAGS[name]} {value:g} is too small", "it must be more than 0")
         questions = [FLAGS[name] for name in MEASURES if getattr(self, name) is not None]

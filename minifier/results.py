@@ -52,7 +52,7 @@ from .search.problem import Answer, Candidate
 if TYPE_CHECKING:
     from .engine import Engine
     from .minified import Other
-    from .session import Subject
+    from .oracle import Oracle
 
 CONTEXT = 3
 STORED = "stored["
@@ -156,7 +156,7 @@ MOST_OTHERS = 6
 class Results:
     """Writes the folder of one minification."""
 
-    def __init__(self, subject: Subject, out: Path, options: MinifyOptions) -> None:
+    def __init__(self, subject: Oracle, out: Path, options: MinifyOptions) -> None:
         self.subject, self.out, self.options = subject, out, options
         self.case = out / "case"
 
@@ -319,7 +319,7 @@ def clear(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def write_atoms(out: Path, subject: Subject) -> None:
+def write_atoms(out: Path, subject: Oracle) -> None:
     """Writes OUT/atoms.jsonl, once, before the first candidate is asked. Raises EnvironmentLackError where the disk
     refuses."""
     path = out / ATOMS_FILE
@@ -327,7 +327,7 @@ def write_atoms(out: Path, subject: Subject) -> None:
         write_file(path, _lines(subject))
 
 
-def _lines(subject: Subject) -> Iterator[bytes]:
+def _lines(subject: Oracle) -> Iterator[bytes]:
     for atom in range(subject.size):
         links = {"label": str(subject.label(atom)), "parents": list(subject.parents(atom))}
         yield msgspec.json.encode({"atom": atom, **subject.about(atom), **links}) + b"\n"

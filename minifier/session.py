@@ -1,8 +1,8 @@
 """One minification from the first query to the last: does it fail, how surely, the search, the saved case judged again.
 
-Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that
-tests drive the very same session over abstract problems. Every judgement goes through the log; what the log has
-is never asked again.
+Knows no FX and no process: its subject is the oracle, a Problem that can also be judged as a whole and be written down;
+tests drive the very same session over abstract problems with the same methods. Every judgement goes through the log;
+what the log has is never asked again.
 
 """
 
@@ -15,27 +15,29 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ..dumps.errors import CannotResumeError, EnvironmentLackError, GraphdbgError
+from ..dumps.errors import CannotResumeError, EnvironmentLackError
 from ..dumps.wording import counted
 from ..toolkit.verdicts import verdict
-from ..toolkit.verdicts.signature import Signature
 from .agenda import Cancelled, RestartAsked, SearchLimits, SkipAsked
 from .casefile import CALIBRATION, FailureRate
 from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Cut, Follow, Happening, QueryAnswered, QueryStarted, Stepped
 from .log import Log
-from .minified import Interrupted, Minified, Result
+from .minified import Interrupted, Minified
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
 from .results import Results, write_atoms
 from .search.edits import drop_outputs, exhaust
-from .search.problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
+from .search.problem import Answer, Candidate, CannotJudgeError, Ruling
 from .search.tiers import TIERS
 from .steering import Steering
+
+if TYPE_CHECKING:
+    from .oracle import Oracle
 
 T = TypeVar("T")
 
@@ -51,79 +53,12 @@ RESTARTS = 2
 """How often the search begins again because the saved case did not fail every time."""
 
 
-class Subject(Problem, Protocol):
-    """What is minified: a problem that can be judged as a whole, and whose candidates can be written down."""
-
-    signature: Signature | None
-    notes: list[str]
-
-    def prepare(self) -> None:
-        """Makes ready what candidates are built from; before anything else of the Problem is read."""
-        ...
-
-    def whole(self) -> Answer:
-        """One judgement of the original: its failure not yet compared with any. Safe to call from threads."""
-        ...
-
-    def before(self) -> Answer | None:
-        """The failure of the original that an earlier command kept; None where there is none."""
-        ...
-
-    def abort(self) -> None:
-        """Ends all queries in flight; they get no answer."""
-        ...
-
-    def settle(self, answers: Sequence[Answer]) -> list[Answer]:
-        """The answers with their verdicts: the first failure among them becomes the one that is minified."""
-        ...
-
-    def refusal(self, answers: Sequence[Answer]) -> GraphdbgError:
-        """The error for answers without the failure: there is nothing to minify."""
-        ...
-
-    def find_hints(self) -> None:
-        """Reads hints off the failure."""
-        ...
-
-    def outputs(self, candidate: Candidate) -> tuple[Sequence[int], Sequence[int]]:
-        """Positions that a candidate returns, and those that it could do without."""
-        ...
-
-    def propose(self, name: str, candidate: Candidate) -> list[list[str]]:
-        """The edits that one pass proposes, in rounds."""
-        ...
-
-    def together(self, candidate: Candidate) -> tuple[list[str], list[str]]:
-        """The plainest edits of several passes at once, and the passes that would propose more after them."""
-        ...
-
-    def emit(self, candidate: Candidate | None, path: Path) -> Any:
-        """Writes a candidate (None: the original) as a case at `path`; returns what describes how it is run."""
-        ...
-
-    def saved(self, path: Path) -> Answer:
-        """One judgement of a case that `emit` wrote."""
-        ...
-
-    def place(self) -> str:
-        """The place of the failure in words; empty where it is not known."""
-        ...
-
-    def name(self, atom: int) -> str:
-        """An atom in words."""
-        ...
-
-    def about(self, atom: int) -> dict[str, Any]:
-        """An atom in parts: "name", "nodes" by name, the user's line ("where", "code")."""
-        ...
-
-
 class Minification:
     """One minification. `tell` receives events, `narrate` sentences."""
 
     def __init__(
         self,
-        subject: Subject,
+        subject: Oracle,
         log: Log,
         out: Path,
         options: MinifyOptions,
@@ -192,7 +127,7 @@ class Minification:
         try:
             return self._search(engine)
         except Interrupted as interrupted:
-            interrupted.minified = self._conclude(interrupted.result, engine, (0, 0), brief=True)
+            interrupted.minified = self._conclude(engine, (0, 0), brief=True)
             raise
 
     # -- how surely it fails
@@ -321,26 +256,25 @@ class Minification:
         state = Candidate.of(range(self.subject.size))
         left = RESTARTS
         while True:
-            result = engine.run(self._steps(), state)
-            needs = self.needs[1] if self.needs and self.needs[0] == engine.best and not result.stopped else None
-            if needs is not None and (less := needs.less(engine)) is not None:
+            engine.run(self._steps(), state)
+            needs = self._needs_of(engine)
+            if needs is not None and not engine.stopped and (less := needs.less(engine)) is not None:
                 engine.take(less)
                 state, self.needs = less, None
                 continue
             try:
                 shown, times = self._verify(engine)
-                while times and not shown and (result.stopped or not left) and engine.step_back():
+                while times and not shown and (engine.stopped or not left) and engine.step_back():
                     self.narrate("the saved case did not fail again: a larger one of before is taken")
                     shown, times = self._verify(engine)
-                    result = engine.result(result.stopped)
             except RestartAsked as again:
                 engine.restart(again.number)
                 state = engine.case
                 continue
             self.of_saved = FailureRate(self.of_saved.failing + shown, self.of_saved.runs + times)
             doubtful = shown < times if engine.repeats == 1 else self._believed().repeats() > engine.repeats
-            if not doubtful or result.stopped or not left:
-                return self._conclude(result, engine, (shown, times))
+            if not doubtful or engine.stopped or not left:
+                return self._conclude(engine, (shown, times))
             self.narrate(f"the reduced case failed in {shown} of {times} runs only: measuring how flaky it is")
             try:
                 engine.distrust()
@@ -470,7 +404,7 @@ class Minification:
                 engine.leave(waiting)
                 raise
 
-    def _conclude(self, result: Result, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
+    def _conclude(self, engine: Engine, verified: tuple[int, int], *, brief: bool = False) -> Minified:
         """Writes everything else and returns the result. `brief`: interrupted, nothing was saved yet."""
         if brief:
             self.results.write_case(engine.best, self.whole, self.rate)
@@ -480,25 +414,24 @@ class Minification:
         if times < self.options.verify and not brief:
             why = self.cut or f"--max-queries {self.options.max_queries}"
             self.notes.append(f"verified {counted(times, 'time')} only ({why})")
-        minified = result.minified(
+        answer = self.shown or (engine.answer(engine.best) if engine.best else None) or self.whole
+        signature = self.subject.signature
+        assert signature is not None
+        minified = engine.minified(
             self.whole.size,
-            self.subject.signature,
+            signature,
             verified=verified,
-            notes=[*self.notes, *result.notes, *self.subject.notes],
+            notes=[*self.notes, *engine.notes, *self.subject.notes],
             path=self.results.case,
             asked={**self.asked, "search": engine.queries - self.queries},
-            verdict=self._verdict(result),
+            verdict=verdict.read(answer.record) or verdict.judged(signature, self.options.rung),
         )
-        minified.queries = engine.queries
-        needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
-        self.results.write_rest(minified, engine, needs, brief=brief)
+        self.results.write_rest(minified, engine, self._needs_of(engine), brief=brief)
         return minified
 
-    def _verdict(self, result: Result) -> verdict.Verdict:
-        """The judge's verdict on the case, from its last judgement that showed the failure."""
-        answer, signature = self.shown or result.answer or self.whole, self.subject.signature
-        assert signature is not None
-        return verdict.read(answer.record) or verdict.judged(signature, self.options.rung)
+    def _needs_of(self, engine: Engine) -> Needs | None:
+        """What was asked about the best case."""
+        return self.needs[1] if self.needs and self.needs[0] == engine.best else None
 
     def _same_atoms(self) -> None:
         """Checks that the log is about the same atoms, since their numbers name candidates. Raises

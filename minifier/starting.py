@@ -19,18 +19,8 @@ from typing import Any
 
 import msgspec
 
-from ..dumps import opening
+from ..dumps import errors, opening
 from ..dumps.atomic import free_path
-from ..dumps.errors import (
-    BadValueError,
-    CommandLineError,
-    ExistsAlreadyError,
-    GraphdbgError,
-    NeedsTrustError,
-    UnknownWordError,
-    UnreadableError,
-    UsageError,
-)
 from ..dumps.wording import shown_path
 from ..toolkit.isolation.imports import TRUST, option_words, shown, with_trust, without_trust
 from ..toolkit.rungs import NAMES
@@ -77,7 +67,7 @@ class Start:
         would end without a repro."""
         typed, known = {name: texts.get(name, "").strip() for name in (*SHOWN, "out")}, self.texts()
         if self.doubt and all(typed[name] == known[name] for name in ASKS):
-            raise UsageError("there is nothing to shrink here", self.doubt, self.instead)
+            raise errors.UsageError("there is nothing to shrink here", self.doubt, self.instead)
         values: dict[str, Any] = {}
         for name in SHOWN:
             text = typed[name]
@@ -85,17 +75,14 @@ class Start:
                 values[name] = _KINDS.get(name, str)(text) if text else getattr(MinifyOptions, name)
             except ValueError:
                 fix = "type a number, or leave it empty"
-                raise BadValueError(f"{FLAGS[name]} {text!r} is not a number", "", fix) from None
-        for name in ("jobs", "max_time", "max_queries"):
-            if values[name] is not None and not values[name] > 0:
-                raise BadValueError(f"{FLAGS[name]} {values[name]:g} is too small", "it must be more than 0")
+                raise errors.BadValueError(f"{FLAGS[name]} {text!r} is not a number", "", fix) from None
         if values["rung"] not in NAMES:
-            raise UnknownWordError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
+            raise errors.UnknownWordError(f"there is no rung {values['rung']!r}", "", f"use one of {', '.join(NAMES)}")
         out = typed["out"]
         if not out:
-            raise CommandLineError("the result needs a folder", "", "type a new folder at -o")
+            raise errors.CommandLineError("the result needs a folder", "", "type a new folder at -o")
         if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
-            raise ExistsAlreadyError(f"{out} exists already", "", "type another folder at -o")
+            raise errors.ExistsAlreadyError(f"{out} exists already", "", "type another folder at -o")
         return replace(self, out=out, options=replace(self.options, **values).checked())
 
     def words(self) -> list[str]:
@@ -163,22 +150,14 @@ def _of_case(folder: Path) -> MinifyOptions:
         known = MinifyOptions.from_json(data.get("options") or old)
         kept = {option.name for option in fields(MinifyOptions)} - {"max_time", "max_queries", "executor", "verify"}
         return MinifyOptions(**{name: getattr(known, name) for name in kept}).checked()
-    except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):
+    except (OSError, msgspec.MsgspecError, errors.GraphdbgError, AttributeError, KeyError, TypeError):
         return MinifyOptions()
 
 
-@dataclass(frozen=True)
-class UnfinishedSearch:
-    """A minification that can go on. `directory`: where its first process was started."""
-
-    graph: str
-    options: MinifyOptions
-    directory: str
-
-
-def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> UnfinishedSearch:
-    """The minification to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is
-    none, and where the folder names a command or modules that the user neither typed again nor trusts.
+def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> tuple[str, MinifyOptions, str]:
+    """The graph to go on with, its options, and the folder where its first process was started; `typed` are the fields
+    that the user gave now. Raises UsageError where there is no unfinished minification, and where the folder names a
+    command or modules that the user neither typed again nor trusts.
 
     Typed options are taken; all others come from the folder. A limit that has ended the search does not end it again.
     """
@@ -187,7 +166,7 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     except (FileNotFoundError, NotADirectoryError) as error:
         raise nothing_to_resume(out) from error
     except OSError as error:
-        raise UnreadableError(f"cannot read the log in {out}", error.strerror or str(error)) from error
+        raise errors.UnreadableError(f"cannot read the log in {out}", error.strerror or str(error)) from error
     if story.conditions is None:
         raise nothing_to_resume(out)
     known, answers = story.conditions.about, len(story.answers)
@@ -202,10 +181,12 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     _said(out, old, directory, typed, trusted=trusted)
     if TRUST in old.imports and not trusted:  # trust comes from the user, never from a file
         what = "the graph calls the program's own Triton kernels, whose source is in the dump"
-        raise NeedsTrustError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
+        raise errors.NeedsTrustError(
+            what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust"
+        )
     ours = TRUST in old.imports or not needs_saying(old)  # else trust was given for these, not for the graph's source
     imports = with_trust(without_trust(chosen.imports), trusted and ours)
-    return UnfinishedSearch(graph, replace(chosen, imports=imports), directory)
+    return graph, replace(chosen, imports=imports), directory
 
 
 def needs_saying(options: MinifyOptions) -> bool:
@@ -229,7 +210,7 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
         if not here or not command.isprintable():
             command, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
         why = "its journal asks for this, and you have not allowed it"
-        raise NeedsTrustError(f"resuming {out} {' and '.join(lacking)}", why, f"read it, {how.format(command)}")
+        raise errors.NeedsTrustError(f"resuming {out} {' and '.join(lacking)}", why, f"read it, {how.format(command)}")
 
 
 def again(out: Path, options: MinifyOptions | None = None) -> str:

@@ -324,8 +324,9 @@ class Steering:
             for order in self._orders.new():
                 self._waiting.append(order)
                 self._cancels += order.what == "cancel"
-                if order.what == "cancel" and (self._cancels > 1 or not self.searching):
-                    self._interrupt()
+                at_once = self._cancels > 1 or not self.searching  # before that there is nothing to keep
+                if order.what == "cancel" and at_once and self._main is not None:
+                    signal.pthread_kill(self._main, signal.SIGINT)  # as Ctrl-C
 
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_S):
@@ -338,8 +339,3 @@ class Steering:
         if order.what == "skip":
             return not self._stale(order, self._running)
         return order.what in URGENT or (order.what == "disable" and order.step == self._running)
-
-    def _interrupt(self) -> None:
-        """As Ctrl-C: the second cancel, or one before there is anything to keep."""
-        if self._main is not None:
-            signal.pthread_kill(self._main, signal.SIGINT)

@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 import click
-import msgspec
 
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
@@ -45,14 +44,15 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
     say(f"Bug: {plant} (Inductor's own test hook, inject_relu_bug_TESTING_ONLY)")
     bug = shown.play(plant)
     if as_json:
-        tried = shlex.join(["python", str(folder / bug.report / "repro.py")])
-        emit({"folder": str(folder), "bugs": [msgspec.to_builtins(bug)]}, as_json=True, next=[tried])
+        tried = shlex.join(["python", str(folder / bug["report"] / "repro.py")])
+        emit({"folder": str(folder), "bugs": [bug]}, as_json=True, next=[tried])
         return 0
     say("")
-    reduced = f"{bug.plant}: {bug.graph} reduced from {bug.original_nodes} to {counted(bug.nodes, 'node')}"
-    shows = f"with a repro after {bug.repro_seconds:.0f} s; {folder / bug.report}/repro.py shows it in {bug.rate}"
+    where, seconds = folder / bug["report"], bug["repro_seconds"]
+    reduced = f"{plant}: {bug['graph']} reduced from {bug['original_nodes']} to {counted(bug['nodes'], 'node')}"
+    shows = f"with a repro after {seconds:.0f} s; {where}/repro.py shows it in {bug['rate']}"
     emit(f"{reduced}, {shows}", as_json=False)
-    say(f"Look at {folder / bug.report}/issue.md, or at all of it: cd {shlex.quote(str(folder))} && graphdbg tui\n")
+    say(f"Look at {where}/issue.md, or at all of it: cd {shlex.quote(str(folder))} && graphdbg tui\n")
     say("For a run of your own, in the environment that trains:\n" + "\n".join(f"  {line}" for line in OWN))
     return 0
 

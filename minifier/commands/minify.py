@@ -178,9 +178,8 @@ def minify(
         if out is None:
             why = "it goes on with the unfinished minification in that folder"
             raise CommandLineError("--resume needs -o", why, "add -o OUT")
-        unfinished = resumed(Path(out), options, _typed())
-        options, directory = unfinished.options.checked(), unfinished.directory
-        graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
+        known, options, directory = resumed(Path(out), options, _typed())
+        graph, named, options = graph or known, graph or shown_path(Path(known)), options.checked()
     if graph is None:
         why = "minify needs a RUN, RUN/ID or a case folder"
         raise CommandLineError("no graph is named", why, "list them with graphdbg ls")

@@ -14,20 +14,12 @@ from typing import Any
 import click
 import msgspec
 
-from ...dumps import statistics, user_kernels
+from ...dumps import errors, statistics, user_kernels
 from ...dumps.browse import captured_backward
 from ...dumps.browse.recorded import Recorded
 from ...dumps.commands.options import json_option
 from ...dumps.commands.show_node import show_node
 from ...dumps.commands.show_rows import RowOptions, chosen_names, node_json, show_rows
-from ...dumps.errors import (
-    CommandLineError,
-    NoSuchNodeError,
-    NotStoredError,
-    OptionsExcludeError,
-    RefusedError,
-    UnreadableError,
-)
 from ...dumps.graph_folder import PROGRAM_FILE
 from ...dumps.kernels import WHOLE
 from ...dumps.output import emit, say
@@ -96,20 +88,20 @@ def show(
     """
     if code + stats + (kernel is not None) > 1:
         what = "--code, --kernel and --stats cannot be used together"
-        raise OptionsExcludeError(what, "each is a view of its own", "leave all but one out")
+        raise errors.OptionsExcludeError(what, "each is a view of its own", "leave all but one out")
     if hops is not None and node is None:
-        raise CommandLineError("--hops needs --node", "it counts steps from that node", "add --node NAME")
+        raise errors.CommandLineError("--hops needs --node", "it counts steps from that node", "add --node NAME")
     saved = resolve_graph(graph)
     options = RowOptions(**rows)
     if options.any and (code or stats or kernel is not None or node is not None):
         why = "--nodes, --filter, --find, --sort, --columns and --fold list nodes"
-        raise OptionsExcludeError("two different views are asked for", why, "leave one out")
+        raise errors.OptionsExcludeError("two different views are asked for", why, "leave one out")
     if save is not None:
         _save(saved, options, Path(save), seed, imports, as_json)
     elif node is not None:
         if stats or kernel is not None or (code and hops is not None):
             why = "--node shows one node, the others the whole graph"
-            raise OptionsExcludeError("--node cannot be used with --stats or --kernel", why, "leave one out")
+            raise errors.OptionsExcludeError("--node cannot be used with --stats or --kernel", why, "leave one out")
         show_node(saved, node, head=_head(saved), hops=hops, code=code, as_json=as_json)
     elif code:
         _show_files(graph, _code(saved), as_json)
@@ -129,7 +121,7 @@ def _save(
     saved: SavedGraph, options: RowOptions, out: Path, seed: int, imports: tuple[str, ...], as_json: bool
 ) -> None:
     if not (options.nodes or options.filter or options.find):
-        raise CommandLineError("--save needs to know which nodes", "", "add --nodes A..B, --filter or --find")
+        raise errors.CommandLineError("--save needs to know which nodes", "", "add --nodes A..B, --filter or --find")
     from ..asking import cut
 
     cut_out = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
@@ -204,7 +196,7 @@ def _roles(saved: SavedGraph) -> tuple[dict[str, str], list[OutputRole]]:
         if saved.stage == "compiled_autograd":
             return inputs_of(recorded), captured_backward.outputs(saved.record)
         return inputs_of(recorded), outputs_of(recorded, last)
-    except UnreadableError as error:
+    except errors.UnreadableError as error:
         say(f"what inputs and outputs are for is not shown: {one_line(str(error), 200)}")
         return {}, []
 
@@ -225,9 +217,9 @@ def _code(saved: SavedGraph) -> list[tuple[str, str]]:
         return _texts([file for file in files if file.name == WHOLE] or files)
     try:
         program = saved.program()
-    except RefusedError as error:
+    except errors.RefusedError as error:
         what = f"{saved.id} has neither generated code nor graph.py"
-        raise NotStoredError(what, "its compile did not reach code generation") from error
+        raise errors.NotStoredError(what, "its compile did not reach code generation") from error
     place = f", {saved.program_path}" if saved.program_path.exists() else ""
     say(f"{saved.id} has no generated code; this is the graph itself{place}")
     return [(PROGRAM_FILE, program)]
@@ -242,7 +234,9 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     own = user_kernels.of(saved)
     files = [*([path for path in generated if path.name != WHOLE] or ([] if own else generated)), *own]
     if not files:
-        raise NoSuchNodeError(f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}")
+        raise errors.NoSuchNodeError(
+            f"{saved.id} has no kernels", f"no code was generated for a graph of stage {saved.stage}"
+        )
     if kernel == ALL_KERNELS:
         names = [path.name for path in files]
         extra = {"user_kernels": [path.name for path in own]} if own else {}
@@ -255,7 +249,7 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
     if len(chosen) != 1:
         listed = ", ".join(path.name for path in (chosen or files)[:12])
         what = f"{saved.id} has {'several kernels' if chosen else 'no kernel'} {kernel!r}"
-        raise NoSuchNodeError(what, f"there are {listed}")
+        raise errors.NoSuchNodeError(what, f"there are {listed}")
     _show_files(text, _texts(chosen), as_json)
 
 

@@ -110,7 +110,10 @@ class RayExecutor(Executor):
             self._connect()
         try:
             if gpu:
-                self._gpus = self._share_of_gpus()
+                there = int(self._ray.cluster_resources().get("GPU", 0))
+                if not there:
+                    raise DeviceMissingError("the case needs a GPU", "the Ray cluster has none", "leave --executor out")
+                self._gpus = 1 / ceil(workers / there)
             with self._lock:
                 for _ in range(workers):
                     self._hire()
@@ -192,12 +195,6 @@ class RayExecutor(Executor):
         finally:
             if before is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)  # Ray takes it
-
-    def _share_of_gpus(self) -> float:
-        there = int(self._ray.cluster_resources().get("GPU", 0))
-        if not there:
-            raise DeviceMissingError("the case needs a GPU", "the Ray cluster has none", "leave --executor out")
-        return 1 / ceil(self.workers / there)
 
     def _hire(self) -> None:
         """Starts one more actor, which is given work as soon as it lives."""

@@ -23,7 +23,7 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute, copy_graph
 from ...toolkit.live.inlining import inlinable, inlined
 from . import Pass
-from .forms import forms
+from .forms import Forms, forms
 from .symbolic import bodies, renewed
 
 _VIEWS = """T alias contiguous detach diagonal expand expand_as flatten imag mT movedim moveaxis narrow permute ravel
@@ -174,7 +174,7 @@ def _bounded(gm: fx.GraphModule) -> Generator[None]:
             handle.remove()
 
 
-def bounded_forms(case: Live) -> dict[str, list[Any]] | None:
+def bounded_forms(case: Live) -> Forms:
     """What eager gives at each node, as `forms`; None also where a loop does not end any more."""
     with _bounded(case.gm):
         return forms(case)

@@ -25,7 +25,7 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from ...toolkit.live.gpu_only import is_tied
 from . import Pass
-from .forms import fitting, run
+from .forms import fitting
 from .symbolic import renewed
 
 SMALL = (2, 1)
@@ -44,7 +44,7 @@ def propose(case: Live) -> list[list[str]]:
     if is_tied(case.gm):
         return []
     sizes = _sizes(case)
-    return fitting(case, [*_rounds(sizes, 4), *_with_windows(case, sizes)], apply, _runs)
+    return fitting(case, [*_rounds(sizes, 4), *_with_windows(case, sizes)], apply)
 
 
 def _rounds(sizes: list[int], least: int, more: str = "") -> list[list[str]]:
@@ -88,11 +88,6 @@ def _sizes(case: Live) -> list[int]:
 
 def _all_sizes(case: Live) -> set[int]:
     return {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape if size > 1}
-
-
-def _runs(case: Live) -> bool:
-    run(case)
-    return True
 
 
 def apply(case: Live, edit: str) -> Live:

@@ -21,6 +21,7 @@ from ...toolkit.isolation.child import report
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import GraphRunError, clone_inputs, run_graph
 
+Forms = dict[str, list[Any]] | None
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 """The exceptions of an edit that does not fit."""
 
@@ -47,7 +48,7 @@ def _begin() -> None:
         report(number)
 
 
-def forms(case: Live) -> dict[str, list[Any]] | None:
+def forms(case: Live) -> Forms:
     """The form of every node's value, the outputs' under "output"; where eager raises, there the error's class. None
     where it cannot be run."""
     seen: dict[str, list[Any]] = {}
@@ -65,7 +66,9 @@ def forms(case: Live) -> dict[str, list[Any]] | None:
     return seen
 
 
-def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> dict[str, list[Any]] | None:
+def forms_after(
+    case: Live, edit: str, apply: Callable[[Live, str], Live], forms: Callable[[Live], Forms] = forms
+) -> Forms:
     """`forms` of the case with an edit; None also where the edit cannot be applied."""
     try:
         return forms(apply(case, edit))
@@ -73,7 +76,7 @@ def forms_after(case: Live, edit: str, apply: Callable[[Live, str], Live]) -> di
         return None
 
 
-def alike(after: dict[str, list[Any]] | None, known: dict[str, list[Any]]) -> bool:
+def alike(after: Forms, known: dict[str, list[Any]]) -> bool:
     """Whether every value that is left has the form that it had."""
     return after is not None and all(known.get(name) == kind for name, kind in after.items())
 
@@ -85,8 +88,14 @@ def run(case: Live) -> Any:
         return fx.Interpreter(case.gm).run(*clone_inputs(case.inputs), enable_io_processing=False)
 
 
+def runs(case: Live) -> bool:
+    """Runs the case eagerly; raises whatever eager raises."""
+    run(case)
+    return True
+
+
 def fitting(
-    case: Live, rounds: list[list[str]], apply: Callable[[Live, str], Live], fine: Callable[[Live], bool]
+    case: Live, rounds: list[list[str]], apply: Callable[[Live, str], Live], fine: Callable[[Live], bool] = runs
 ) -> list[list[str]]:
     """Filters rounds: keeps all edits of a round where the case with all of them is `fine`, else those that are so
     alone. Where eager raises on the case as it is (a missing error shows there), an edit fits if eager raises the same

@@ -49,7 +49,7 @@ def apply(case: Live, edit: str) -> Live:
         raise ValueError(f"{into} comes after {gone}")
     nodes[at].replace_all_uses_with(nodes[to])
     gm.graph.erase_node(nodes[at])
-    return fewer(case, gm, case.inputs, names)
+    return fewer(case, gm)
 
 
 def _kind(node: fx.Node, value: torch.Tensor) -> Hashable:

@@ -17,8 +17,8 @@ from ...toolkit.cutting.atoms import target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from . import Pass
-from .forms import fitting, run
-from .symbolic import fewer, renewed, sweep
+from .forms import fitting
+from .symbolic import fewer, renewed
 
 EACH = ("_foreach", "meshgrid", "broadcast_tensors", "atleast_")
 """How the names of operators begin that give a result for each element."""
@@ -27,13 +27,11 @@ EACH = ("_foreach", "meshgrid", "broadcast_tensors", "atleast_")
 def propose(case: Live) -> list[list[str]]:
     """All elements but the first, from the last on, so that the others keep their numbers; then the first."""
     places = [(node, place) for node in case.gm.graph.nodes for place in _lists(node)[: 1 if _each(node) else None]]
-    if not places:
-        return []
     rounds: list[list[str]] = [[], []]
     for node, place in places:
         for at in reversed(range(len(_elements(node, place)))):
             rounds[not at].append(f"lists {node.name} {place} {at}")
-    return fitting(case, rounds, apply, _runs)
+    return fitting(case, rounds, apply)
 
 
 def apply(case: Live, edit: str) -> Live:
@@ -52,15 +50,8 @@ def apply(case: Live, edit: str) -> Live:
     for each in places:
         elements = _elements(node, each)
         node.update_arg(each, [*elements[:at], *elements[at + 1 :]])
-    names = [placeholder.name for placeholder in gm.graph.find_nodes(op="placeholder")]
-    sweep(gm.graph, [item for item in read if not item.users])
-    less = fewer(case, gm, case.inputs, names)
+    less = fewer(case, gm, read)
     return renewed(less, less.gm, less.inputs)
-
-
-def _runs(case: Live) -> bool:
-    run(case)
-    return True
 
 
 def _lists(node: fx.Node) -> list[int]:

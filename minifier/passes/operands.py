@@ -23,6 +23,7 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute, copy_graph
 from . import Pass
 from .bodies import bounded_forms
+from .forms import forms_after
 from .symbolic import fewer, sweep
 
 
@@ -66,14 +67,8 @@ def propose(case: Live) -> list[list[str]]:
     edits = [edit for call in _calls(case.gm) for edit in call.edits(case)]
     if not edits or (known := bounded_forms(case)) is None:
         return []
-    fine: list[str] = []
-    for edit in edits:
-        try:
-            after = bounded_forms(apply(case, edit))
-        except (RuntimeError, ValueError, TypeError, IndexError):
-            continue
-        if after is not None and after["output"] == known["output"]:
-            fine.append(edit)
+    after = {edit: forms_after(case, edit, apply, bounded_forms) for edit in edits}
+    fine = [edit for edit, seen in after.items() if seen is not None and seen["output"] == known["output"]]
     return [fine] if fine else []
 
 
@@ -85,7 +80,6 @@ def apply(case: Live, edit: str) -> Live:
     call = next((call for call in _calls(gm) if call.node.name == name), None)
     if call is None:
         raise ValueError(f"there is no operator {name} with graphs")
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     if what == "returns":
         call.drop_result(int(which))
     else:
@@ -96,7 +90,7 @@ def apply(case: Live, edit: str) -> Live:
             homes = [home for home in homes if case.spec.dynamic and bound_by(fake_of(home))]
         sweep(owner, given, set(homes))
         owner.owning_module.recompile()  # type: ignore[union-attr]
-    return fewer(case, gm, case.inputs, names)
+    return fewer(case, gm)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from . import Pass
 from .forms import alike, forms, forms_after
-from .symbolic import fewer, sweep
+from .symbolic import fewer
 
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
@@ -103,9 +103,7 @@ def apply(case: Live, edit: str) -> Live:
         _without(node, text)
     else:
         _set(node, what, float(text) if not text.lstrip("-").isdecimal() else int(text))
-    names = [placeholder.name for placeholder in gm.graph.find_nodes(op="placeholder")]
-    sweep(gm.graph, read)
-    return fewer(case, gm, case.inputs, names)
+    return fewer(case, gm, read)
 
 
 def operator_name(node: fx.Node) -> str:

@@ -25,7 +25,7 @@ from .dims import laid, resize_arguments, within
 from .forms import watched
 from .operators import forget_source
 from .probing import rows
-from .symbolic import fewer, renewed, sweep
+from .symbolic import fewer, renewed
 
 SMALL_NUMBER = 4
 """Up to this a number in the arguments of a plain function may be a dimension, or anything else."""
@@ -128,17 +128,16 @@ def _operator(case: Live, name: str, other: str, *sources: str) -> Live:
         node.args, node.kwargs = tuple(read[int(source)] for source in sources), {}
     node.op = "call_function"
     forget_source(node)
-    return _without_unread(case, gm, list(case.inputs), _inputs(gm), read)
+    return fewer(case, gm, read)
 
 
 def _cut(case: Live, name: str) -> Live:
     """Makes a node's value an input. A node that only the outputs read is dropped, and what it read is returned
     instead."""
     gm = copy_graph(case.gm)
-    node, names = _node(gm, name), _inputs(gm)
+    node = _node(gm, name)
     output = gm.graph.output_node()
-    read = node.all_input_nodes
-    inputs = list(case.inputs)
+    read, added = node.all_input_nodes, dict[str, Any]()
     if set(node.users) == {output}:
         flat = [other for other in output.all_input_nodes if other is not node]
         flat += [other for other in read if other.op.startswith("call_") and other not in flat]
@@ -154,10 +153,9 @@ def _cut(case: Live, name: str) -> Live:
             given = gm.graph.placeholder(f"{name}_given")
         given.meta = dict(node.meta)
         node.replace_all_uses_with(given)
-        inputs.append(value)
-        names.append(given.name)
+        added[given.name] = value
     gm.graph.erase_node(node)
-    return _without_unread(case, gm, inputs, names, read)
+    return fewer(case, gm, read, **added)
 
 
 def _value(case: Live, name: str) -> torch.Tensor:
@@ -175,17 +173,6 @@ def _value(case: Live, name: str) -> torch.Tensor:
     if not values:
         raise ValueError(f"{name} is no tensor")
     return values[0]
-
-
-def _without_unread(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str], read: list[fx.Node]) -> Live:
-    """Drops the nodes of `read` that nothing reads any more, and their inputs."""
-    sweep(gm.graph, read)
-    gm.graph.lint()
-    return fewer(case, gm, inputs, names)
-
-
-def _inputs(gm: fx.GraphModule) -> list[str]:
-    return [node.name for node in gm.graph.find_nodes(op="placeholder")]
 
 
 def _fill(case: Live, position: str, kind: str) -> Live:

@@ -10,7 +10,7 @@ For example: `renewed(case, changed, inputs, static={"s77"})` gives `Live(...)`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,17 +119,18 @@ def _record(settings: dict[str, Any], **symbols: Any) -> GraphRecord:
     return GraphRecord(format=0, id="", stage="", graph=GraphBody(nodes=[]), shape_env=settings, **symbols)
 
 
-def fewer(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str]) -> Live:
-    """A case of `gm` with those of `inputs` whose placeholders are left; `names`: their placeholders. For edits that
-    change the form of no value."""
+def fewer(case: Live, gm: fx.GraphModule, read: Sequence[fx.Node] = (), **given: Any) -> Live:
+    """A case of an edited copy of its graph, with the inputs whose placeholders are left. For edits that change the
+    form of no value. `read`: nodes that go where nothing reads them any more; `given`: values of further inputs."""
+    sweep(gm.graph, read)
     gm.recompile()
-    left = {node.name for node in gm.graph.find_nodes(op="placeholder")}
-    same = left == {node.name for node in case.gm.graph.find_nodes(op="placeholder")}
-    spec = case.spec if same else candidate_spec(case.spec, names, gm)
-    return Live(gm, [value for name, value in zip(names, inputs, strict=True) if name in left], spec)
+    names = [node.name for node in case.gm.graph.find_nodes(op="placeholder")]
+    values, left = dict(zip(names, case.inputs, strict=True)) | given, gm.graph.find_nodes(op="placeholder")
+    spec = case.spec if [node.name for node in left] == names else candidate_spec(case.spec, [*values], gm)
+    return Live(gm, [values[node.name] for node in left], spec)
 
 
-def sweep(graph: fx.Graph, nodes: list[fx.Node], kept: Collection[fx.Node] = ()) -> None:
+def sweep(graph: fx.Graph, nodes: Sequence[fx.Node], kept: Collection[fx.Node] = ()) -> None:
     """Erases those of the nodes that nothing reads any more, and what only they read; never those of `kept`."""
     for node in nodes:
         if not node.users and node not in kept and (node.op in ("placeholder", "get_attr") or not node.is_impure()):

@@ -20,7 +20,7 @@ import msgspec
 from ...dumps import opening
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted, size_text
-from ...toolkit.verdicts.verdict_words import first_line, tone, without
+from ...toolkit.verdicts.verdict_words import first_line, tone
 from ..casefile import read as read_case
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
@@ -103,10 +103,7 @@ def _from_event(conclusion: Conclusion, done: dict[str, Any]) -> None:
     verified = done.get("verified") or (0, 0)
     conclusion.verified = int(verified[0]), int(verified[1])
     conclusion.signature, conclusion.stopped = str(done.get("signature") or ""), str(done.get("stopped") or "")
-    for part in cast("list[dict[str, Any]]", done.get("parts") or []):
-        if words := without(str(part.get("verdict"))):
-            conclusion.needed.append(f"without {part.get('name')} it {words}")
-    conclusion.needed = needs_sentences(done.get("needs") or []) or conclusion.needed
+    conclusion.needed = needs_sentences(done.get("needs") or []) or needed(done.get("parts") or [])
     conclusion.nearest, conclusion.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")
     conclusion.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from math import log
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -39,26 +39,6 @@ from .telling import doing, left_text, queries_text, size
 HEIGHT = 6
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LABEL = 6
-
-
-class LiveView:
-    """Draws while `live` is entered; `say` prints a sentence above the panel."""
-
-    def __init__(self, console: Console, story: Story) -> None:
-        self.console, self.story = console, story
-        self.live = Live(console=console, get_renderable=self._draw, refresh_per_second=4, transient=True)
-
-    def take(self, event: Happening) -> None:
-        """Prints what became of an order; other events show with the next drawing of the story."""
-        if isinstance(event, Steered):
-            self.say(event.sentence)
-
-    def say(self, text: str) -> None:
-        """Prints a sentence above the panel, where it stays."""
-        self.console.print(Text(visible(text)))
-
-    def _draw(self) -> Panel:
-        return render(self.story, self.console.width, time.time())
 
 
 def render(story: Story, width: int, now: float) -> Panel:
@@ -187,6 +167,15 @@ def following(story: Story, as_json: bool) -> Generator[tuple[Follow, Callable[[
             yield lines.take, lines.say
         return
 
-    view = LiveView(console, story)
-    with view.live:
-        yield view.take, view.say
+    def above(text: str) -> None:  # the panel, where it stays
+        console.print(Text(visible(text)))
+
+    def take(event: Happening) -> None:  # other events show with the next drawing of the story
+        if isinstance(event, Steered):
+            above(event.sentence)
+
+    def draw() -> Panel:
+        return render(story, console.width, time.time())
+
+    with Live(console=console, get_renderable=draw, refresh_per_second=4, transient=True):
+        yield take, above

@@ -12,7 +12,6 @@ import pytest
 
 from graphdbg.minifier.engine import Engine
 from graphdbg.minifier.events import Happening, QueryAnswered
-from graphdbg.minifier.minified import Result
 from graphdbg.minifier.progress.candidates import parsed
 from graphdbg.minifier.search.problem import Candidate, Ruling
 from graphdbg.minifier.search.tiers import TIERS, gentle
@@ -32,7 +31,7 @@ from tests.minifier.generated import (
 SEEDS = range(9)
 
 
-def run(problem: Generated, **options: object) -> Result:
+def run(problem: Generated, **options: object) -> Engine:
     everything = Candidate.of(range(problem.size))
     assert problem.failure(problem.shape, everything)
     result = Engine(problem, queries=1, **options).run(TIERS, everything)  # type: ignore[arg-type]

@@ -97,7 +97,9 @@ class Search:
         elif kind == "missing_error" and (where := outcome.verdict.where) is not None:
             findings.status, findings.node = "found", NodeFound(where.node, line=where.line)
         elif raised:
-            self._at(raised)
+            findings.node, findings.others = self.ask.node(raised[0]), raised[1:6]
+            findings.detail = "named by the compiler's own exception"
+            self._finish()
         else:
             self._cuts_by_signature()
 
@@ -160,11 +162,6 @@ class Search:
         self.found.nan_origins = [
             {**origin, "line": self.ask.row(origin["node"]).get("line", "")} for origin in self.ask.prepared["nan"]
         ]
-
-    def _at(self, names: list[str]) -> None:
-        self.found.node, self.found.others = self.ask.node(names[0]), names[1:6]
-        self.found.detail = "named by the compiler's own exception"
-        self._finish()
 
     # Wrong numbers.
 

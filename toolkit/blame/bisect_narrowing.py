@@ -279,13 +279,6 @@ for name, value in torch._inductor.list_mode_options("lite").items():
     setattr(torch._inductor.config, name, value)"""
 
 
-class TriedChange(NamedTuple):
-    """A change to try: its trial, and the Python lines that make it."""
-
-    trial: Trial
-    code: str
-
-
 def work_around(
     saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, *, max_time_s: float | None = None
 ) -> str | None:
@@ -301,9 +294,9 @@ def work_around(
             return None
         if (own := own_settings(asking)) and own[0].workaround is not None:
             return _with_import(own[0].workaround.code)
-        for change in changes(asking, verdict):
-            if asking.probe(change.trial) == "gone":
-                return change.code
+        for trial, code in changes(asking, verdict):
+            if asking.probe(trial) == "gone":
+                return code
         if asking.probe_rung("lite") == "gone":
             return LITE
         # left uncompiled, a subgraph (of `torch.cond`, flex attention) gets no gradients
@@ -314,22 +307,20 @@ def work_around(
         asking.close()
 
 
-def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[TriedChange]:
-    """The changes to try, the cheapest first."""
+def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[tuple[Trial, str]]:
+    """The changes to try, the cheapest first: the trial of each, and the Python lines that make it."""
     rounding = verdict.verdict == ROUNDING
     operator_names = operators(asking, verdict)
     groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])
-    fallbacks = [
-        TriedChange(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups
-    ]
+    fallbacks = [(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
     known = {(setting.room, setting.name): setting for setting in asking.parts.settings}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
-    lines = [TriedChange(_set([setting]), words.setting_code(setting)) for setting in settings]
+    lines = [(_set([setting]), words.setting_code(setting)) for setting in settings]
     yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
     if asking.saved.stage == "dynamo":
         for function in functions(asking.saved, _named_operators(asking, verdict))[:FUNCTIONS]:
-            yield TriedChange(Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
+            yield (Trial(f"{function.name} uncompiled", uncompiled=function.nodes), function.code)
 
 
 def _named_operators(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:

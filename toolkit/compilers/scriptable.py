@@ -63,7 +63,9 @@ def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule
     original node; constants are shared."""
     gm = copy_graph(fx_g)
     gm.graph.set_codegen(CodeGen())  # flat arguments, whatever convention the original had
-    _annotate(gm.graph, inps)
+    for place, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        # TorchScript takes an argument without a type for a tensor
+        node.type = _kind(inps[place] if place < len(inps) else fake_of(node))
     for node in list(gm.graph.nodes):
         if node.op == "call_function":
             _translate(gm.graph, node)
@@ -82,12 +84,6 @@ def scriptable(fx_g: fx.GraphModule, inps: Sequence[Any] = ()) -> fx.GraphModule
 def has_translation(node: fx.Node) -> bool:
     """Whether a higher-order operator can be written with plain ones."""
     return _is_rng_wrapper(node.target) or _hides_mutation(node)
-
-
-def _annotate(graph: fx.Graph, inps: Sequence[Any]) -> None:
-    """Sets the type of each placeholder: TorchScript takes an argument without a type for a tensor."""
-    for place, node in enumerate(graph.find_nodes(op="placeholder")):
-        node.type = _kind(inps[place] if place < len(inps) else fake_of(node))
 
 
 def _kind(value: Any) -> Any:

@@ -286,7 +286,9 @@ class _Builder:
             _replace_attribute(module, target, clone_inputs([value])[0])
         for node in self.graph.nodes:
             if node.op == "call_module" and any(True for _ in module.get_submodule(str(node.target)).buffers()):
-                _replace_module(module, str(node.target))
+                path, _, name = str(node.target).rpartition(".")
+                modules = module.get_submodule(path)._modules
+                modules[name] = copy.deepcopy(modules[name])
         if self.loose:  # sizes that only a dropped node's data tells are numbers here
             for node in self.graph.nodes:
                 for key in ("val", "example_value", "unbacked_bindings"):
@@ -423,12 +425,6 @@ def _replace_attribute(gm: torch.nn.Module, target: str, value: torch.Tensor) ->
     if name in owner._parameters:
         value = torch.nn.Parameter(value.detach(), value.requires_grad)
     setattr(owner, name, value)
-
-
-def _replace_module(gm: torch.nn.Module, target: str) -> None:
-    path, _, name = target.rpartition(".")
-    owner = gm.get_submodule(path)
-    owner._modules[name] = copy.deepcopy(owner._modules[name])
 
 
 INPUT_INDICES = ("static_input_idxs", "bw_donated_idxs", "static_lifetime_input_indices", "mutated_input_indices")

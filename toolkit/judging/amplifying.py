@@ -18,7 +18,8 @@ import torch
 from torch import fx
 
 from ..live.execution import tensors_in
-from ..numerics.measures import is_float, rms, wide
+from ..numerics.comparison import all_finite
+from ..numerics.measures import is_float, rms
 from .baseline import NoReference, reference
 from .comparing import Run, eps_of_nodes, perturbed
 
@@ -90,7 +91,6 @@ def _apart(truth: torch.Tensor, value: torch.Tensor) -> float:
         return 0.0
     if not is_float(truth):
         return float((truth != value.detach().to("cpu")).to(torch.float64).mean()) ** 0.5
-    exact, other = wide(truth), wide(value)
-    known = torch.isfinite(exact) & torch.isfinite(other)
-    size = float(rms(exact[known])) if bool(known.any()) else 0.0
-    return float(rms((other - exact)[known])) / size if size else 0.0
+    exact, other = all_finite(truth, value)
+    size = float(rms(exact)) if exact.numel() else 0.0
+    return float(rms(other - exact)) / size if size else 0.0

@@ -27,7 +27,7 @@ from ..debug_nop.plan import is_view
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import Attributes, Execution, held, returned, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
-from ..numerics.comparison import STRIDE, compare, significant_strides
+from ..numerics.comparison import STRIDE, all_finite, compare, significant_strides
 from ..numerics.measures import (
     LAMBDA,
     NORMALISING,
@@ -276,10 +276,10 @@ def left_out(
     for index, (without, with_it, want, have) in enumerate(zip(plain, rounded, eager, got, strict=False)):
         if not all(is_float(tensor) for tensor in (without, with_it, want, have)) or want.shape != have.shape:
             continue
-        errors = _errors(*(wide(tensor) for tensor in (without, with_it, want, have)))
-        if errors is None:
-            continue
-        eager_without, eager_with, rung_without, rung_with = errors
+        plain_run, rounded_run, *both = all_finite(without, with_it, want, have)
+        size = float(rms(plain_run)) or 1.0
+        apart = (float(rms(value - run)) / size for value in both for run in (plain_run, rounded_run))
+        eager_without, eager_with, rung_without, rung_with = apart
         clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
         if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
             near = rung_without <= FACTOR * eager_with + tolerance(want.dtype)
@@ -290,18 +290,6 @@ def left_out(
             )
             return Difference("accuracy", index, ROUNDING, rung_with, text)
     return None
-
-
-def _errors(without: torch.Tensor, with_it: torch.Tensor, want: torch.Tensor, have: torch.Tensor):
-    """Eager's errors to the runs without and with rounding, then the rung's, relative to the values' size; None where
-    no element is finite in all four."""
-    finite = torch.isfinite(without) & torch.isfinite(with_it) & torch.isfinite(want) & torch.isfinite(have)
-    if not bool(finite.any()):
-        return None
-    size = float(rms(without[finite])) or 1.0
-    return tuple(
-        float(rms(value[finite] - truth[finite])) / size for value in (want, have) for truth in (without, with_it)
-    )
 
 
 def _is_cast(node: Any) -> bool:

@@ -450,7 +450,12 @@ def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, 
     if got:
         lines.insert(3, f"compiled what {payload['rung']} makes of them, by name")
     os.environ["TERM"] = payload.get("term") or "dumb"
-    _complete(there)
+    with contextlib.suppress(ImportError):
+        import readline
+        import rlcompleter
+
+        readline.set_completer(rlcompleter.Completer(there).complete)
+        readline.parse_and_bind("tab: complete")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(SystemExit):
         code.InteractiveConsole(there, "<prompt>").interact("\n".join(lines), "")
@@ -459,12 +464,3 @@ def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, 
 def _call(node: fx.Node) -> str:
     arguments = [*map(str, node.args), *(f"{key}={value}" for key, value in node.kwargs.items())]
     return f"{node.name} = {target_of(node)}({', '.join(arguments)})"[:100]
-
-
-def _complete(there: dict[str, Any]) -> None:
-    with contextlib.suppress(ImportError):
-        import readline
-        import rlcompleter
-
-        readline.set_completer(rlcompleter.Completer(there).complete)
-        readline.parse_and_bind("tab: complete")

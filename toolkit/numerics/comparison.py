@@ -218,7 +218,7 @@ def _apart(
 ) -> Difference | None:
     """The difference `rounding`, where the rung is further from eager than the tolerance though nothing shows it to be
     wrong; else None."""
-    r, e, g = _all_finite(truth, want, have)
+    r, e, g = all_finite(truth, want, have)
     scale = float(rms(r)) if r.numel() else 0.0
     apart = float(rms(g - e)) / scale if scale else 0.0
     if apart <= allowed or own >= BY_THEORY:
@@ -271,7 +271,7 @@ def _errors(
     """err(got), err(eager), how many elements are too far off, and the largest factor by which one is; over elements
     where all three are finite.
     """
-    r, e, g = _all_finite(truth, eager, got)
+    r, e, g = all_finite(truth, eager, got)
     if not r.numel():
         return 0.0, 0.0, 0, 0.0
     scale, rung, own = (float(rms(part)) for part in (r, g - r, e - r))
@@ -282,7 +282,7 @@ def _errors(
     return rung / scale, own / scale, wrong, float((apart / allowed).max()) if wrong else 0.0
 
 
-def _all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
+def all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
     """The given values in float64, at the elements that are finite in all of them."""
     wider = [wide(tensor) for tensor in values]
     finite = torch.isfinite(torch.stack(wider)).all(0)
@@ -310,9 +310,7 @@ CLOSE = 1e-3
 def form_of(exact: torch.Tensor, got: torch.Tensor, over: float, tolerance: float) -> Form:
     """The form of wrong floats. `over`: see `Form`; `tolerance`: relative difference beyond which an element counts as
     wrong."""
-    r, g = wide(exact), wide(got)
-    finite = torch.isfinite(r) & torch.isfinite(g)
-    r, g = r[finite], g[finite]
+    r, g = all_finite(exact, got)
     if not r.numel():
         return Form()
     wrong = (g - r).abs() > tolerance * (r.abs() + rms(r))

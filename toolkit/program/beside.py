@@ -36,19 +36,7 @@ from ..live.spec import modes
 from ..numerics.comparison import significant_strides
 from ..verdicts.mismatches import NodeMismatch
 from ..verdicts.verdict import OK, Verdict, cannot_tell
-from . import comparing
-from .aside import (
-    Lost,
-    collectives,
-    counters,
-    no_hooks,
-    no_side_effects,
-    own_hooks,
-    quiet,
-    replicas_alone,
-    traced,
-    watched_by,
-)
+from . import aside, comparing
 from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, WaitForDevice, Watching, draws, first_difference
 from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, PROGRAM, Call, CallRung, trace_of
@@ -90,7 +78,7 @@ def _on_device(part: str) -> Callable[..., Any]:
                 left = run(self, rung, *args, **how)
                 settle()
             except torch.AcceleratorError as error:
-                raise Lost(part, rung, error) from error
+                raise aside.Lost(part, rung, error) from error
             error = (left if isinstance(left, Left) else left[0]).error
             handled = sys.exc_info()[1]  # an exception that the program itself is handling
             while error is not None and error is not handled:  # its frames hold the run's tensors
@@ -135,7 +123,7 @@ class Beside:
     def keep(self) -> None:
         """Keeps the call's inputs and state for a program that reproduces the failure, and writes that program where
         the call departs."""
-        with quiet():
+        with aside.quiet():
             self.function.kept.call(self.asked, self.start, self.ambient, self.touched, bool(self.call.failed))
         self.start.put_back()
         self.write_repro({})
@@ -152,9 +140,9 @@ class Beside:
 
     def forward(self) -> None:
         """Runs the call under each rung and compares the results with eager's."""
-        before = collectives()
+        before = aside.collectives()
         eager, _ = self._run("eager", alone=True)
-        if collectives() != before:
+        if aside.collectives() != before:
             self.call.why = "it talks to other processes"
             return
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
@@ -465,7 +453,7 @@ class Beside:
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor, given=True)
         began = time.perf_counter()
-        with self._unseen(rung) as heard, own_hooks(), no_side_effects(alone), modes(self.ambient):
+        with self._unseen(rung) as heard, aside.own_hooks(), aside.no_side_effects(alone), modes(self.ambient):
             try:
                 with mode:
                     result = function(*args, **kwargs)
@@ -492,11 +480,11 @@ class Beside:
     def _unseen(self, rung: str) -> Iterator[io.StringIO]:
         """Hides a rung's run: output, counters and settings of torch are as before afterwards. Yields what the run
         printed."""
-        replicas = replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
+        replicas = aside.replicas_alone() if self.start.reached.replicas else contextlib.nullcontext()
         as_compiled = self.as_compiled and rung == "eager"
         path = t.swapped("is_compiling_flag", True) if as_compiled else contextlib.nullcontext()
-        trace = traced(trace_of(self.shadow.folder, self.call.pid))
-        with trace, quiet() as heard, stance(rung == "eager", self.plain), counters(), replicas, path:
+        trace = aside.traced(trace_of(self.shadow.folder, self.call.pid))
+        with trace, aside.quiet() as heard, stance(rung == "eager", self.plain), aside.counters(), replicas, path:
             yield heard
 
     def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
@@ -560,7 +548,7 @@ class Beside:
 
     def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
         """Records the gradient that arrived at result number `at`; None where the loss does not use that result."""
-        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or watched_by():
+        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or aside.watched_by():
             return
         self.given[at] = gradient.detach().clone()
         if not self.queued:
@@ -586,7 +574,7 @@ class Beside:
                 self._judge("backward", eager)
             else:
                 self.call.notes.append(f"gradients are not compared: eager raises {comparing.said(eager.error)}")
-        except Lost as lost:
+        except aside.Lost as lost:
             self.shadow.lost(self.call, self.function, lost)
             now = None
         finally:
@@ -615,7 +603,7 @@ class Beside:
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(leaf): (name, leaf) for name, leaf in leaves}.values())
-        hooks = no_hooks([leaf for _, leaf in unique])
+        hooks = aside.no_hooks([leaf for _, leaf in unique])
         with self._unseen(rung), hooks:
             try:
                 with self._rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
@@ -645,7 +633,7 @@ class Beside:
         last = self.function.last
         fresh = self.function.fresh(last)
         try:
-            with quiet(), record(path, inputs="first"):
+            with aside.quiet(), record(path, inputs="first"):
                 left = self._left_by(part, last, function=fresh)
             self.call.run = str(path)
             return left

@@ -35,23 +35,8 @@ from ..verdicts.ladder_words import kernel_check
 from ..verdicts.mismatches import NodeMismatch, next_step, sentence
 from ..verdicts.verdict import OK, Verdict, Where, backend_layer, cannot_tell, worst
 from ..verdicts.verdict_words import DRAWS, word
+from . import records
 from .judging import MEANS, JudgedCall
-from .records import (
-    ALONE,
-    AS_COMPILED,
-    BACKENDS,
-    DRAWN,
-    FILTERED,
-    FROZEN,
-    MODULES,
-    PROGRAM,
-    REPLICA,
-    WITH_MODULES,
-    Call,
-    Program,
-    departing,
-    stopped_at,
-)
 
 TIMES, LIMIT_S, LEAST_S = 3, 600.0, 60.0
 WITHOUT = "--without-fault"
@@ -101,7 +86,7 @@ class Repro(msgspec.Struct, frozen=True):
         }
 
 
-def verified(call: Call, python: str, until: float = math.inf) -> Repro:
+def verified(call: records.Call, python: str, until: float = math.inf) -> Repro:
     """Runs the repros that were written for a call, and keeps the one that shows the failure. They run until the time
     `until`, but at least LEAST_S."""
     until = max(until, time.monotonic() + LEAST_S)
@@ -110,7 +95,7 @@ def verified(call: Call, python: str, until: float = math.inf) -> Repro:
     written, folder = Path(call.repro), Path(call.repro).parent
     parts = [part.rename(folder / part.name) for part in written.iterdir()]
     written.rmdir()
-    alone, other, modules = folder / ALONE, folder / WITH_MODULES, folder / MODULES
+    alone, other, modules = folder / records.ALONE, folder / records.WITH_MODULES, folder / records.MODULES
     repro = shown(alone, python, until)
     if repro.says != "shows" and not repro.interrupted and modules.exists():
         repro = shown(other, python, until)
@@ -122,7 +107,7 @@ def verified(call: Call, python: str, until: float = math.inf) -> Repro:
             shutil.rmtree(part) if part.is_dir() else part.unlink()
         return Repro(why=call.unsaid)
     other.unlink()
-    if f'HERE / "{MODULES}"' not in alone.read_text(encoding="utf-8"):
+    if f'HERE / "{records.MODULES}"' not in alone.read_text(encoding="utf-8"):
         shutil.rmtree(modules, ignore_errors=True)
     return msgspec.structs.replace(repro, path=str(alone))
 
@@ -205,7 +190,7 @@ def _block(value: float) -> str:
     return BLOCKS[min(max(at, 0), len(BLOCKS) - 1)]
 
 
-def drift(calls: Sequence[Call]) -> Drift | None:
+def drift(calls: Sequence[records.Call]) -> Drift | None:
     """The drift over the calls that were looked at; None where no function has three of them."""
     by_value: dict[tuple[str, str], CallSeries] = {}
     for call in calls:
@@ -264,7 +249,7 @@ class ProgramTriage(msgspec.Struct):
     `exit_code`: the program's; `folder`: where the records and recorded graphs are."""
 
     verdict: Verdict
-    calls: list[Call]
+    calls: list[records.Call]
     counts: dict[str, int]
     command: list[str]
     folder: str
@@ -272,7 +257,7 @@ class ProgramTriage(msgspec.Struct):
     summary: str = ""
     notes: list[str] = []
     seconds: float = 0.0
-    at: Call | None = None
+    at: records.Call | None = None
     drift: Drift | None = None
     repro: Repro = Repro()
     interrupted: bool = False
@@ -290,7 +275,7 @@ class ProgramTriage(msgspec.Struct):
 
 
 def concluded(
-    program: Program,
+    program: records.Program,
     folder: Path,
     graphs: JudgedCall,
     command: list[str],
@@ -307,7 +292,7 @@ def concluded(
     if program.missed and program.calls:
         missed = counted(program.missed, "more call that was", "more calls that were")
         triaged.notes.append(f"the time was over (--max-time) before {missed} asked for could be looked at")
-    triaged.at = call = departing(program)
+    triaged.at = call = records.departing(program)
     rounds = _as_graphs(call, graphs)
     if call is not None and rounds is not None:
         said = "differs as its graphs do" if rounds.verdict == "rounding" else "differs, and its graphs by themselves"
@@ -363,7 +348,7 @@ def concluded(
     return triaged
 
 
-def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
+def _as_graphs(call: records.Call | None, graphs: JudgedCall) -> Verdict | None:
     """The verdict on the graphs of a departing call where it explains the departure: with the call's inputs and beside
     a float64 run (which the call itself lacks) they differ by rounding alone, and about as much as the call; or eager
     does not repeat them, though it repeated the call. Else None."""
@@ -372,7 +357,7 @@ def _as_graphs(call: Call | None, graphs: JudgedCall) -> Verdict | None:
         return None
     if judged.verdict not in ("rounding", "nondeterministic"):
         return None
-    in_graphs = call.fresh == "departs" and row.rung in BACKENDS and row.rung not in MEANS
+    in_graphs = call.fresh == "departs" and row.rung in records.BACKENDS and row.rung not in MEANS
     numbers = row.verdict.kind in ("wrong_numbers", "nan")
     elements = graphs.decided and row.verdict.kind == "nan"  # a NaN row's error does not count elements
     as_much = elements or judged.verdict == "nondeterministic" or graphs.size >= (row.error or 0.0) / ABOUT
@@ -395,7 +380,7 @@ def _by(code: int) -> str:
     return launch.signal_text(code) if code > 128 else f"code {code}"
 
 
-def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: int) -> Verdict:
+def _ended(program: records.Program, died: records.Call | None, folder: Path, hung: str, code: int) -> Verdict:
     """The verdict on a program that ended with an error though no call departs: where it ended, and whether eager
     raises the same."""
     if (lost := next((call for call in program.calls if call.lost), None)) is not None:
@@ -410,7 +395,7 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
         ended = f"{_by(code)} ended the program" if code > 128 else f"the program ended with {_by(code)}"
         how = hung or f"{died.in_flight} was at work when {ended}"
         how += ", which a compiled program does not run" if died.in_flight == "decomposed" else ""
-        return cannot_tell(f"{died.place}: {how}{stopped_at(folder, died.pid)}")
+        return cannot_tell(f"{died.place}: {how}{records.stopped_at(folder, died.pid)}")
     raised = f" ({program.raised})" if program.raised else ""
     if lacking := next((row.verdict.reason for call in program.calls for row in call.rows if row.verdict.skipped), ""):
         return cannot_tell(f"the program itself ended with {_by(code)}: {lacking}")
@@ -424,7 +409,7 @@ def _ended(program: Program, died: Call | None, folder: Path, hung: str, code: i
     return cannot_tell(f"the program itself ended with {_by(code)}{raised}; {rest}")
 
 
-def _why_none(program: Program, code: int) -> str:
+def _why_none(program: records.Program, code: int) -> str:
     if program.missed:
         return "the time was over (--max-time) before a call could be looked at"
     if program.most:
@@ -437,22 +422,22 @@ def _why_none(program: Program, code: int) -> str:
     return f"{none}: no process that imports torch lived to say so, or its Python has no graphdbg"
 
 
-def _died(call: Call, folder: Path, hung: str, code: int) -> Verdict:
-    layer = backend_layer(BACKENDS.get(call.in_flight, ""))
+def _died(call: records.Call, folder: Path, hung: str, code: int) -> Verdict:
+    layer = backend_layer(records.BACKENDS.get(call.in_flight, ""))
     how = hung or f"{call.in_flight} ended the process by {launch.signal_text(code)}"
-    text = f"{call.place}: {how}{stopped_at(folder, call.pid)}"
+    text = f"{call.place}: {how}{records.stopped_at(folder, call.pid)}"
     return Verdict("fails", "hang" if hung else "signal", "compiler", layer, text, Where(line=_line(call)))
 
 
-def _line(call: Call) -> str:
+def _line(call: records.Call) -> str:
     return f"{Path(call.file).name}:{call.line}"
 
 
-def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
+def departs(call: records.Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     """The verdict on a departing call, combined with the verdict on its graphs."""
     row = call.failed
     assert row is not None
-    own = row.rung == PROGRAM
+    own = row.rung == records.PROGRAM
     judged, again = graphs.verdict, with_program("triage", command)
     reason = f"{call.place}: {row.verdict.reason}, " + (
         "only in the program's own call" if own else f"from {row.rung} on"
@@ -487,16 +472,20 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
             steps = [shlex.join(["graphdbg", "ls", os.path.relpath(graphs.run)])]
         known = {"fault": judged.fault or verdict.fault, "workaround": judged.workaround, "next": steps}
         return msgspec.structs.replace(verdict, reason=reason, where=where, layer=layer, **known)
-    minify, further = with_program("minify", command) if own or row.rung in BACKENDS else [], list[str]()
+    minify, further = with_program("minify", command) if own or row.rung in records.BACKENDS else [], list[str]()
     if call.lost:
         minify, further = [], recorded(command, "--when", "error")
     elif own and call.run and (check := kernel_check(open_run(call.run).graphs())):
         further = [check]
-    if call.fresh == "agrees" and FROZEN in call.notes and not call.first and row.rung not in MEANS:
+    if call.fresh == "agrees" and records.FROZEN in call.notes and not call.first and row.rung not in MEANS:
         reason += f"; {_CONSTANTS}"
     elif call.fresh == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_UNSTEADY if own and call.first else _STALE}"
-        by = [note.removesuffix(FILTERED).rpartition(" ")[2] for note in call.notes if note.endswith(FILTERED)]
+        by = [
+            note.removesuffix(records.FILTERED).rpartition(" ")[2]
+            for note in call.notes
+            if note.endswith(records.FILTERED)
+        ]
         reason += f", maybe one that {' or '.join(by)} leaves out: try without it" if by else ""
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
@@ -506,8 +495,8 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         if judged is not None and judged.failed:
             reason += "; another failure, of its graph {}: {}".format(*_of_graph(graphs, judged))
             further = list(judged.next)
-    elif row.rung not in BACKENDS and not own:
-        right = [other.rung for other in call.rows if other.part == row.part and other.rung in BACKENDS]
+    elif row.rung not in records.BACKENDS and not own:
+        right = [other.rung for other in call.rows if other.part == row.part and other.rung in records.BACKENDS]
         reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.fresh == "agrees":
         reason += f"; {_OLD}"
@@ -539,7 +528,7 @@ def _shortened(sentence: str) -> str:
     return ". ".join(kept[:_SHORT])
 
 
-def _of_call(call: Call) -> Verdict:
+def _of_call(call: records.Call) -> Verdict:
     verdict = worst(row.verdict for row in call.rows)
     if call.judged:
         return verdict
@@ -549,9 +538,9 @@ def _of_call(call: Call) -> Verdict:
     return msgspec.structs.replace(verdict, reason=f"{call.place}: {verdict.reason}")
 
 
-def _path(calls: Sequence[Call]) -> str:
+def _path(calls: Sequence[records.Call]) -> str:
     """A suffix to "eager": that eager was made to take the path of compiled code; "" where it was not."""
-    as_compiled = any(AS_COMPILED in call.notes for call in calls)
+    as_compiled = any(records.AS_COMPILED in call.notes for call in calls)
     return as_compiled * " on the path of torch.compiler.is_compiling(), but its results differ without"
 
 
@@ -565,11 +554,11 @@ def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
         steps = f" Step by step: {triaged.drift.sentence}." if triaged.drift is not None else ""
         return f"{triaged.verdict.reason}.{steps} {of}{calls}."
     if triaged.verdict.verdict in ("ok", "rounding"):
-        replicas = any(REPLICA in call.notes for call in judged)
+        replicas = any(records.REPLICA in call.notes for call in judged)
         between = ", and what DistributedDataParallel does between processes" if replicas else ""
         rest = f"Other calls, and code that is not compiled{between}, were not judged"
         rest += f". Step by step: {triaged.drift.sentence}" if triaged.drift is not None else ""
-        drawn = [row for call in judged if DRAWN in call.notes for row in call.rows if row.rung == "inductor"]
+        drawn = [row for call in judged if records.DRAWN in call.notes for row in call.rows if row.rung == "inductor"]
         rest += f". {DRAWS}" if drawn else ""
         but = ", except for what rounding may do" if triaged.verdict.verdict == "rounding" else ""
         but += _path(judged)
@@ -591,7 +580,7 @@ def table_rows(triaged: ProgramTriage) -> list[tuple[str, ...]]:
         ]
     rows = []
     for call in triaged.calls:
-        rungs = [row for row in call.rows if row.rung in BACKENDS and not row.verdict.skipped]
+        rungs = [row for row in call.rows if row.rung in records.BACKENDS and not row.verdict.skipped]
         largest = {row.rung: max(other.error or 0.0 for other in rungs if other.rung == row.rung) for row in rungs}
         errors = " ".join(f"{rung} {size_text(value)}" for rung, value in largest.items())
         raises = f"eager raises {call.raises}" if call.raises else ""

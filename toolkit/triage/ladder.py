@@ -319,7 +319,12 @@ class Ladder:
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.blames), None)
         if first in BEFORE and self.saved.run is not None and not (self.how.anyway or without_trust(self.how.imports)):
-            rows = self._of_the_run(rows)
+            if not self.fidelity and self.how.device is None:  # is it the run's program that Inductor compiles here?
+                kept = dict(self.rows)
+                self.run("inductor")
+                self.rows = kept
+            for row in (other for other in rows if other.blames):  # else their failures are not the run's, either
+                row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike, self.how.imports))
             first = next((row.rung for row in rows if row.blames), None)
         if first == DECOMPOSED:
             self._in_its_layer(self.rows[first])
@@ -330,17 +335,6 @@ class Ladder:
         self.forget()
         result = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(result, self.saved, self.how.imports, self.eager_nan)
-
-    def _of_the_run(self, rows: list[RungResult]) -> list[RungResult]:
-        """The rows. Where Inductor compiles another program here than in the run, failures of earlier rungs are not the
-        run's either."""
-        if not self.fidelity and self.how.device is None:
-            kept = dict(self.rows)
-            self.run("inductor")
-            self.rows = kept
-        for row in (other for other in rows if other.blames):
-            row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike, self.how.imports))
-        return rows
 
     def _in_its_layer(self, row: RungResult) -> None:
         """Attributes the failure of the decomposed graph to the layer of decompositions, where it is right without

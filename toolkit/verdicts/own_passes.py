@@ -128,13 +128,8 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     """The verdict on a graph that was replayed without user passes that still had to run on it (the replay's notes say
     so), or without the user's lowerings or backend; None where all were applied."""
     text = "\n".join(notes)
-    lost = [dropped for dropped in still_to_run(saved) if f"inductor.{dropped.hook} is not applied" in text]
-    if not lost:
-        return _without_registered(saved, notes)
-    return _not_judged(saved, *dropped_words(saved, lost))
-
-
-def _without_registered(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
+    if lost := [dropped for dropped in still_to_run(saved) if f"inductor.{dropped.hook} is not applied" in text]:
+        return _not_judged(saved, *dropped_words(saved, lost))
     lost = [known for known in registered(saved) if not_applied(known.hook) in notes]
     without = f"without the run's own {' and '.join(known.text for known in lost)}"
     return _not_judged(saved, without, flags_for(saved, lost)) if lost else None
