@@ -326,14 +326,11 @@ def compile_fx_main(
     """_compile_fx_main(model_, example_inputs_, ...): opens a flight for calls without Dynamo, and keeps what replays
     need."""
     with flight.session.guarded("outputs of the model"):
-        flight.main = {"num_example_inputs": len(example_inputs), **_model_outputs(model)}
+        flight.main = {"num_example_inputs": len(example_inputs)}
+        if (graph := getattr(model, "graph", None)) is not None:
+            flight.main["num_orig_model_outputs"] = len(t.tree_leaves(graph.output_node().args[0]))
     with bypassed(flight.session):
         return original(model, example_inputs, *args, **kwargs)
-
-
-def _model_outputs(model: Any) -> dict[str, Any]:
-    graph = getattr(model, "graph", None)
-    return {} if graph is None else {"num_orig_model_outputs": len(t.tree_leaves(graph.output_node().args[0]))}
 
 
 @in_pass("pre_grad")
