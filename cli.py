@@ -200,23 +200,14 @@ def _lacking(error: ModuleNotFoundError) -> int:
 
 
 _OF_THE_SYSTEM = {
-    errno.ENOSPC: "free some space or choose another folder",
-    errno.EDQUOT: "free some space or choose another folder",
-    errno.EROFS: "choose another folder",
-    errno.EACCES: "choose another folder, or ask its owner",
-    errno.EPERM: "choose another folder, or ask its owner",
+    **dict.fromkeys((errno.ENFILE, errno.EIO, errno.EAGAIN, errno.EBADF), ""),
+    **dict.fromkeys((errno.ELOOP, errno.EPIPE, errno.ENOMEM, errno.ESTALE), ""),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another folder"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "choose another folder, or ask its owner"),
+    **dict.fromkeys((errno.EROFS, errno.ENOTDIR), "choose another folder"),
     errno.ENAMETOOLONG: "choose a shorter path",
-    errno.ENOTDIR: "choose another folder",
     errno.EMFILE: "raise the limit with ulimit -n",
-    errno.ENFILE: "",
-    errno.EIO: "",
     errno.EFBIG: "choose another folder, or raise the limit with ulimit -f",
-    errno.EAGAIN: "",
-    errno.EBADF: "",
-    errno.ELOOP: "",
-    errno.EPIPE: "",
-    errno.ENOMEM: "",
-    errno.ESTALE: "",
 }
 """Errors of the system that are no defect of graphdbg, and what the user can do about them."""
 

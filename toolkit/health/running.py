@@ -20,7 +20,6 @@ import platform
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps import temporary
+from ...dumps.deaths import signal_name
 from ...dumps.private_names import SEEN, exists
 from ...dumps.wording import flat
 
@@ -205,10 +205,7 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
     last = f": {flat(lines[-1])}" if lines else ""
     if done.returncode >= 0:
         return f"ended the process with code {done.returncode}{last}"
-    try:
-        return f"ended the process by {signal.Signals(-done.returncode).name}"
-    except ValueError:
-        return f"ended the process by signal {-done.returncode}"
+    return f"ended the process by {signal_name(-done.returncode)}"
 
 
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
