@@ -72,7 +72,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])
 def test_a_check_that_raises_is_a_row(error: Exception) -> None:
     @running.row("compile", essential=False)
-    def check() -> running.CheckResult:
+    def check() -> running.HealthCheck:
         raise error
 
     assert not check().ok
