@@ -27,8 +27,8 @@ from ...dumps.reading import LARGE_BYTES
 from .. import torch_private as t
 from ..live import roles, steps, torch_state
 from ..live.torch_state import bypassed, cached_apart
-from . import summary, why_hooks
-from .flight import Flight, Graph, here, in_flight, in_pass, level
+from . import why_hooks
+from .flight import Flight, Graph, here, in_flight, in_pass, level, note_backend
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
@@ -224,7 +224,7 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
         return compiled
     what = f"first run of {graph.id if graph else flight.name}"
     with session.guarded(what):
-        if getattr(self, "package", None) is not None or torch_state.is_serializable(compiled):
+        if getattr(self, "package", None) is not None or torch_state.is_a(compiled, "SerializableCallable"):
             session.note(f"{what} not observed: its compiled form is saved by a precompile package")
         else:
             plain = torch_state.plain_callable(compiled)
@@ -251,7 +251,7 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
     if graph is not None:
         save_code(session, graph.id, scope)
         with session.guarded(f"the backend of {graph.id}"):
-            summary.note_backend(session, backend)
+            note_backend(session, backend)
         why_hooks.symbols(session, flight.name, graph)
     return graph
 

@@ -248,7 +248,7 @@ class Session:
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
         """Returns the Hold for a callable compiled from `graphs` (id, stage); None when no inputs are held."""
-        if not self.options.holds:
+        if self.options.inputs != "last" and not self.options.when:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
             from .hold import Holder
