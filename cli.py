@@ -104,8 +104,6 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 """Name -> (its heading in `graphdbg --help`, package.commands.module:command, its help line). A new command adds one
 row."""
 
-PLANNED: tuple[str, ...] = ()
-"""Commands that are designed but not built; typing one prints that."""
 
 DEFECT_EXIT = 70
 INTERRUPTED_EXIT = 130
@@ -130,8 +128,6 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in PLANNED:
-            ctx.fail(f"`graphdbg {name}` is not built yet. What is there: {', '.join(COMMANDS)}.")
         if name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(COMMANDS)}."
@@ -145,9 +141,6 @@ class Commands(click.Group):
             with formatter.section(heading):
                 rows = [(name.ljust(widest), line) for name, (group, _, line) in COMMANDS.items() if group == heading]
                 formatter.write_dl(rows)
-        if PLANNED:
-            with formatter.section("Not built yet"):
-                formatter.write_text(" ".join(PLANNED))
 
 
 @click.group(
@@ -207,23 +200,14 @@ def _lacking(error: ModuleNotFoundError) -> int:
 
 
 _OF_THE_SYSTEM = {
-    errno.ENOSPC: "free some space or choose another folder",
-    errno.EDQUOT: "free some space or choose another folder",
-    errno.EROFS: "choose another folder",
-    errno.EACCES: "choose another folder, or ask its owner",
-    errno.EPERM: "choose another folder, or ask its owner",
+    **dict.fromkeys((errno.ENFILE, errno.EIO, errno.EAGAIN, errno.EBADF), ""),
+    **dict.fromkeys((errno.ELOOP, errno.EPIPE, errno.ENOMEM, errno.ESTALE), ""),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another folder"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "choose another folder, or ask its owner"),
+    **dict.fromkeys((errno.EROFS, errno.ENOTDIR), "choose another folder"),
     errno.ENAMETOOLONG: "choose a shorter path",
-    errno.ENOTDIR: "choose another folder",
     errno.EMFILE: "raise the limit with ulimit -n",
-    errno.ENFILE: "",
-    errno.EIO: "",
     errno.EFBIG: "choose another folder, or raise the limit with ulimit -f",
-    errno.EAGAIN: "",
-    errno.EBADF: "",
-    errno.ELOOP: "",
-    errno.EPIPE: "",
-    errno.ENOMEM: "",
-    errno.ESTALE: "",
 }
 """Errors of the system that are no defect of graphdbg, and what the user can do about them."""
 

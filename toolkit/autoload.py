@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 _WORKER_FILES = (
     "torch/_inductor/compile_worker",
@@ -21,47 +22,25 @@ _WORKER_FILES = (
 
 def start() -> None:
     """Returns at once unless the environment asks for a recording, or in one of Inductor's own worker processes."""
-    if os.environ.get("GRAPHDBG_SHADOW") and not in_inductor_worker(sys.orig_argv):
-        _start_shadow()
-    run = os.environ.get("GRAPHDBG")
-    if not run:
-        arm = os.environ.get("GRAPHDBG_ARM")
-        if arm and not os.environ.get("GRAPHDBG_SHADOW") and not in_inductor_worker(sys.orig_argv):
-            _arm(arm)
-        return
-    if in_inductor_worker(sys.orig_argv):
+    worker = in_inductor_worker(sys.orig_argv)
+    shadow, run, arm = (os.environ.get(name) for name in ("GRAPHDBG_SHADOW", "GRAPHDBG", "GRAPHDBG_ARM"))
+    if shadow and not worker:
+        _start("program.entry", "nothing is run beside this program")
+    if run and worker:
         del os.environ["GRAPHDBG"]  # nor in what the worker starts
-        return
+    elif run:
+        _start("recorder.starting", "not recording", run)
+    elif arm and not shadow and not worker:
+        _start("recorder.armed.entry", "not armed", arm)
+
+
+def _start(module: str, failed: str, *given: str) -> None:
     try:
-        from .recorder.starting import start_from_environment
+        import_module(f".{module}", __package__).start_from_environment(*given)
+    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without
+        from ..dumps.errors import said
 
-        start_from_environment(run)
-    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a recording
-        sys.stderr.write(f"graphdbg: not recording, because {_said(error)}\n")
-
-
-def _said(error: Exception) -> str:
-    from ..dumps.errors import said
-
-    return said(error)
-
-
-def _start_shadow() -> None:
-    try:
-        from .program.entry import start_from_environment
-
-        start_from_environment()
-    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on alone
-        sys.stderr.write(f"graphdbg: nothing is run beside this program, because {_said(error)}\n")
-
-
-def _arm(value: str) -> None:
-    try:
-        from .recorder.armed.entry import start_from_environment
-
-        start_from_environment(value)
-    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a ring
-        sys.stderr.write(f"graphdbg: not armed, because {_said(error)}\n")
+        sys.stderr.write(f"graphdbg: {failed}, because {said(error)}\n")
 
 
 def in_inductor_worker(command: list[str]) -> bool:

@@ -74,13 +74,6 @@ def test_a_misspelt_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]
     assert "Did you mean minify?" in captured.err
 
 
-@pytest.mark.parametrize("name", cli.PLANNED)
-def test_a_planned_command_says_that_it_is_not_built(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([name, "myrun"]) == 2
-    assert f"`graphdbg {name}` is not built yet" in capsys.readouterr().err
-    assert name not in cli.COMMANDS
-
-
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [

@@ -31,12 +31,6 @@ def test_tables_are_made_of_what_is_there(page: str) -> None:
     assert (ROOT / page).read_text(encoding="utf-8") == text_of(page), why
 
 
-@pytest.mark.parametrize("name", cli.PLANNED)
-def test_what_is_not_built_is_named_so(name: str) -> None:
-    (line,) = [line for line in README.splitlines() if line.startswith("Not built yet")]
-    assert f"`{name}`" in line
-
-
 @pytest.mark.parametrize("line", sorted(set(example_lines())))
 def test_every_example_uses_options_that_exist(line: str) -> None:
     name, *words = shlex.split(line)[1:]

@@ -53,7 +53,6 @@ OTHERS: dict[str, str] = {
     "toolkit.compile_fx.showing.tables": "what the child wrote into a temporary folder",
     "toolkit.compilers.lazy": "writes",
     "toolkit.compilers.showing": "writes",
-    "toolkit.replaying.costs": "/proc",
     "toolkit.drawing.picture": "what Graphviz wrote just now",
     "toolkit.isolation.imports": "a module of the user's, which is imported next",
     "toolkit.isolation.cache": "the cache folder, /proc",

@@ -45,7 +45,7 @@ def test_doctor_finds_this_machine_fit() -> None:
 
 
 def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = health.HealthCheck("C++ compiler", False, True, "none found", "install one")
+    missing = health.HealthCheck(False, "none found", "install one", name="C++ compiler")
     monkeypatch.setattr(health, "CHECKS", (lambda: missing,))
     done = CliRunner().invoke(doctor, [])
     assert done.exit_code == 3
@@ -55,7 +55,7 @@ def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.
 
 def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = health.HealthCheck(
-        "textual", False, False, "not installed", "pip install textual", "tui", "all other commands"
+        False, "not installed", "pip install textual", "tui", "all other commands", name="textual", essential=False
     )
     monkeypatch.setattr(health, "CHECKS", (lambda: [absent],))
     done = CliRunner().invoke(doctor, [])
@@ -72,7 +72,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])
 def test_a_check_that_raises_is_a_row(error: Exception) -> None:
     @running.row("compile", essential=False)
-    def check() -> running.CheckResult:
+    def check() -> running.HealthCheck:
         raise error
 
     assert not check().ok

@@ -13,7 +13,8 @@ from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, DefinitionRecord, RunRecord
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.toolkit.recorder.summary import lines, registered_here
+from graphdbg.toolkit.live.spec import registered_here
+from graphdbg.toolkit.recorder.summary import lines
 from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.verdicts.own_passes import dropped_words, left_out, still_to_run, without_passes
 from tests.dumps.graphs import chain

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from ...dumps.commands.options import seconds_option
 from ...dumps.errors import CommandLineError, GraphdbgError, UsageError, said
 from ...dumps.graph_folder import RUN_FILE, encode
 from ...dumps.output import say
-from ...dumps.schema import FORMAT, RunRecord
 from ...dumps.store import open_run
 from ...dumps.worst import keep
 from ...dumps.writer import RunWriter
@@ -31,7 +29,7 @@ from ..isolation import launch
 from ..isolation.imports import option_words
 from ..recorder import summary
 from ..recorder.options import Options, check_stages, checked, parts, size_of
-from ..recorder.origin import environment, versions
+from ..recorder.origin import run_record
 from ..recorder.watching import Watcher
 from ..replaying import after_failure
 from ..verdicts.verdict_words import known
@@ -172,16 +170,7 @@ def _seen_file() -> Iterator[Path | None]:
 
 
 def _make_run(output: str | None, options: Options, command: list[str]) -> RunWriter:
-    record = RunRecord(
-        format=FORMAT,
-        command=command,
-        versions=versions(),
-        environment=environment(),
-        started=time.time(),
-        world_size=int(os.environ.get("WORLD_SIZE") or 1),
-        inputs_policy=options.inputs,
-        stages=options.stages,
-    )
+    record = run_record(options, command)
     if output is not None:
         return RunWriter.create(Path(output), record, ours=True)
     while True:

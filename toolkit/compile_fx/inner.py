@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import currentframe
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -31,7 +31,7 @@ from . import graphs
 from .calls import last_stages, part_named
 from .errors import carried
 from .pipeline import Pipeline, Stopped, Unfinished
-from .stage import InnerArguments, InnerOptions, Lowered, Work, reaches
+from .stage import InnerOptions, Lowered, Work, reaches
 
 
 @contextlib.contextmanager
@@ -271,7 +271,7 @@ def _compile(
         region = {"compile_region_name": compile_region_name} if names_region else {}
         t.save_args_for_compile_fx_inner(gm, example_inputs, **region, **kwargs)
     options = InnerOptions(
-        cast(InnerArguments, kwargs),
+        kwargs,
         t.CompiledFxGraphConstantsWithGm(gm),
         t.get_input_idxs_to_check(example_inputs, kwargs["static_input_idxs"]),
         compile_region_name,

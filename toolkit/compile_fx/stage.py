@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import UnknownWordError
 
@@ -144,32 +144,14 @@ class JointOptions:
     at_end: Callable[[GraphModule, Sequence[Any], list[str]], None] | None = None
 
 
-class _InnerArguments(TypedDict):
-    cudagraphs: Any
-    static_input_idxs: Sequence[int]
-    is_backward: bool
-    graph_id: int | None
-    cpp_wrapper: bool
-    fx_wrapper: bool
-    is_inference: bool
-    boxed_forward_device_index: Any
-    layout_opt: bool | None
-    extern_node_serializer: Callable[..., Any] | None
-
-
-class InnerArguments(_InnerArguments, total=False):
-    """The arguments of Inductor's inner compiler, by their own names; a key of its caches is made of them."""
-
-    get_decomp_fn: Callable[[], Any]
-
-
 @dataclass(frozen=True)
 class InnerOptions:
-    """Options of one half, or of an inference graph. `to_check`: inputs whose alignment each call has to check;
-    `constants`: torch's, of the graph before its passes; `region`: the name that the user gave it; `open`: contexts
-    that stay entered from lower to load."""
+    """Options of one half, or of an inference graph. `arguments`: those of Inductor's inner compiler, by their own
+    names, of which a key of its caches is made; `to_check`: inputs whose alignment each call has to check; `constants`:
+    torch's, of the graph before its passes; `region`: the name that the user gave it; `open`: contexts that stay
+    entered from lower to load."""
 
-    arguments: InnerArguments
+    arguments: dict[str, Any]
     constants: Any = None
     to_check: Sequence[int] = ()
     region: str | None = None

@@ -12,7 +12,7 @@ For example:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -233,7 +233,10 @@ class Blame:
             for mismatch in mismatches:
                 mismatch.cause, mismatch.why = ("loose", _OWN_CHOICE) if loose else ("input", "")
         else:
-            self._judge(mismatches, given, value)
+            real = on_real(step, given)
+            wrong = self._against_real(real, given, value)
+            for mismatch in mismatches:
+                mismatch.cause, mismatch.why = self._cause(mismatch.property, real, wrong, given)
         line, code, near = self._line()
         inherits = any(mismatch.cause == "inherited" for mismatch in mismatches)
         return NodeMismatch(
@@ -249,12 +252,6 @@ class Blame:
             symbols=self._symbols() if {mismatch.property for mismatch in mismatches} & _SIZED else {},
             under=sorted({name for names in self.tainted.values() for name in names}) if inherits else [],
         )
-
-    def _judge(self, mismatches: Sequence[Mismatch], given: Mapping[fx.Node, Any], value: Any) -> None:
-        real = on_real(self.step, given)
-        wrong = self._against_real(real, given, value)
-        for mismatch in mismatches:
-            mismatch.cause, mismatch.why = self._cause(mismatch.property, real, wrong, given)
 
     def _cause(
         self, name: str, real: Says, wrong: Mapping[str, str], given: Mapping[fx.Node, Any]

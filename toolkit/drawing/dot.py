@@ -230,14 +230,6 @@ def width_pt(text: str, size: float, *, bold: bool = False) -> float:
     return sum(_WIDTH.get(character, 1.05) for character in text) * size * (_BOLD if bold else 1.0)
 
 
-def block_pt(lines: list[tuple[str, float, bool]]) -> tuple[float, float]:
-    """Width and height of lines one under the other, each as (text, font size, bold)."""
-    return (
-        max((width_pt(text, size, bold=bold) for text, size, bold in lines), default=0.0),
-        sum(size * LINE for _, size, _ in lines),
-    )
-
-
 FONT = "Helvetica,Arial,DejaVu Sans,sans-serif"
 TITLE_PT, LINE_PT, EDGE_PT, CLUSTER_PT = 11.0, 9.0, 8.5, 10.0
 _MARGIN_X, _MARGIN_Y = 14.0, 9.0
@@ -350,7 +342,8 @@ def _clusters(pydot: Any, graph: Any, clusters: list[Cluster]) -> dict[str, Any]
 
 def _box_settings(box: Box) -> dict[str, Any]:
     lines = lines_of(box)
-    width, height = block_pt(lines)
+    width = max((width_pt(text, size, bold=bold) for text, size, bold in lines), default=0.0)
+    height = sum(size * LINE for _, size, _ in lines)
     rows = [
         f'<tr><td height="{size * LINE:.0f}" width="{width:.0f}"><font point-size="{size:g}" '
         f'color="{_INK if bold else _SOFT}">'

@@ -20,17 +20,17 @@ import platform
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps import temporary
+from ...dumps.deaths import signal_name
 from ...dumps.private_names import SEEN, exists
 from ...dumps.wording import flat
 
@@ -43,12 +43,13 @@ class HealthCheck:
     """The result of a check: its name, whether it works, whether dump, ls and show need it, what was found, and how to
     fix it.
 
-    `needed_by`: what does not work when it is missing; `without`: what works nevertheless.
+    `needed_by`: what does not work when it is missing; `without`: what works nevertheless. `row` fills in the name; a
+    check says `essential=False` where only a part is lacking that is not essential.
     """
 
-    name: str
+    name: str = field(default="", kw_only=True)
     ok: bool
-    essential: bool
+    essential: bool = field(default=True, kw_only=True)
     found: str
     fix: str = ""
     needed_by: str = ""
@@ -61,33 +62,20 @@ class HealthCheck:
         return ": ".join(part for part in ("; ".join(words), self.fix) if part)
 
 
-class CheckResult(NamedTuple):
-    """The result of a check without its name. `essential`: False where an essential check lacks only a part that is not
-    essential."""
-
-    ok: bool
-    found: str
-    fix: str = ""
-    needed_by: str = ""
-    without: str = ""
-    essential: bool = True
-
-
-def row(name: str, *, essential: bool) -> Callable[[Callable[[], CheckResult]], Callable[[], HealthCheck]]:
+def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], Callable[[], HealthCheck]]:
     """Decorates a check: its result, or any exception (a broken package may raise anything), becomes a row of that
     name."""
 
-    def decorated(check: Callable[[], CheckResult]) -> Callable[[], HealthCheck]:
+    def decorated(check: Callable[[], HealthCheck]) -> Callable[[], HealthCheck]:
         @functools.wraps(check)
         def checked() -> HealthCheck:
             try:
                 seen = check()
             except ImportError as error:
-                seen = CheckResult(False, f"not asked: {flat(error)}")
+                seen = HealthCheck(False, f"not asked: {flat(error)}")
             except Exception as error:  # noqa: BLE001  shown in the row
-                seen = CheckResult(False, f"cannot be asked: {type(error).__name__}: {flat(error)}")
-            advice = seen.fix, seen.needed_by, seen.without
-            return HealthCheck(name, seen.ok, essential and seen.essential, seen.found, *advice)
+                seen = HealthCheck(False, f"cannot be asked: {type(error).__name__}: {flat(error)}")
+            return replace(seen, name=name, essential=essential and seen.essential)
 
         return checked
 
@@ -217,10 +205,7 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
     last = f": {flat(lines[-1])}" if lines else ""
     if done.returncode >= 0:
         return f"ended the process with code {done.returncode}{last}"
-    try:
-        return f"ended the process by {signal.Signals(-done.returncode).name}"
-    except ValueError:
-        return f"ended the process by signal {-done.returncode}"
+    return f"ended the process by {signal_name(-done.returncode)}"
 
 
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
@@ -230,7 +215,7 @@ def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     if not ok and state != _ABSENT:
         remedy = f"repair it, or remove it: {without} work without it" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
-    return HealthCheck(package.name, ok, package.essential, state, fix, package.needed_by, without)
+    return HealthCheck(ok, state, fix, package.needed_by, without, name=package.name, essential=package.essential)
 
 
 NEEDS_INDUCTOR = (
@@ -247,14 +232,14 @@ TRIED = ((2, 11), (2, 15))
 
 
 @row("python", essential=True)
-def python() -> CheckResult:
+def python() -> HealthCheck:
     """The version of Python."""
     version = f"{platform.python_version()} at {sys.executable}"
-    return CheckResult(sys.version_info >= (3, 10), version, "install Python 3.10 or newer", "every command")
+    return HealthCheck(sys.version_info >= (3, 10), version, "install Python 3.10 or newer", "every command")
 
 
 @row("torch", essential=True)
-def torch_itself() -> CheckResult:
+def torch_itself() -> HealthCheck:
     """Imports torch here, which the later checks need."""
     broken = f"repair it; {shlex.quote(sys.executable)} -c 'import torch' shows where it fails, maybe in a broken numpy"
     lost = ("every command that records or runs graphs", "ls, show, diff, draw, pack and tui")
@@ -262,18 +247,18 @@ def torch_itself() -> CheckResult:
         import torch
     except ModuleNotFoundError as error:
         state = "not installed" if error.name == "torch" else f"cannot be imported: {flat(error)}"
-        return CheckResult(False, state, "pip install torch" if error.name == "torch" else broken, *lost)
+        return HealthCheck(False, state, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
-        return CheckResult(False, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost)
+        return HealthCheck(False, f"cannot be imported: {type(error).__name__}: {flat(error)}", broken, *lost)
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     first, last = (".".join(map(str, version)) for version in TRIED)
     other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
     state = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
-    return CheckResult(release >= TRIED[0], state, f"install torch {first} or newer", *lost)
+    return HealthCheck(release >= TRIED[0], state, f"install torch {first} or newer", *lost)
 
 
 @row("C++ compiler", essential=False)
-def compiler() -> CheckResult:
+def compiler() -> HealthCheck:
     """Compiles a small program with the compiler that Inductor would take."""
     lost = (
         "install a C++ compiler (g++), or name one in CXX",
@@ -282,7 +267,7 @@ def compiler() -> CheckResult:
     )
     name = compiler_name()
     if name is None:
-        return CheckResult(False, "none found", *lost)
+        return HealthCheck(False, "none found", *lost)
     source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
     with temporary.folder("graphdbg-doctor-") as folder:
         path = folder / "try.cpp"
@@ -291,12 +276,12 @@ def compiler() -> CheckResult:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return CheckResult(False, f"{name}: {flat(error)}", *lost)
+            return HealthCheck(False, f"{name}: {flat(error)}", *lost)
     if done.returncode:
         failure = f"{name} cannot compile a small program: {flat(done.stderr)}"
-        return CheckResult(False, failure, *lost)
+        return HealthCheck(False, failure, *lost)
     version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
-    return CheckResult(True, version[0] if version else name, *lost)
+    return HealthCheck(True, version[0] if version else name, *lost)
 
 
 def compiler_name() -> str | None:
@@ -309,20 +294,20 @@ def compiler_name() -> str | None:
 
 
 @row("CUDA", essential=False)
-def cuda() -> CheckResult:
+def cuda() -> HealthCheck:
     """The GPUs that torch sees."""
     import torch
 
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
         without = "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret"
-        return CheckResult(False, built, "", "replays of graphs of a GPU, and kernel NAME", without)
+        return HealthCheck(False, built, "", "replays of graphs of a GPU, and kernel NAME", without)
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return CheckResult(True, f"{torch.version.cuda}: {names}")
+    return HealthCheck(True, f"{torch.version.cuda}: {names}")
 
 
 @row("cache folder", essential=False)
-def cache_folder() -> CheckResult:
+def cache_folder() -> HealthCheck:
     """Writes into the cache folder, and says what lies there."""
     from ...dumps.errors import GraphdbgError
     from ...dumps.wording import size_text
@@ -335,24 +320,24 @@ def cache_folder() -> CheckResult:
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        return CheckResult(False, f"{home}: {error.strerror or error}", fix, "", "all commands")
+        return HealthCheck(False, f"{home}: {error.strerror or error}", fix, "", "all commands")
     try:
         kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries]
     except GraphdbgError:  # a link: --clean reports it
         kinds = []
     seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
     held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
-    return CheckResult(True, f"{home}: {', '.join([*seeds, held])}")
+    return HealthCheck(True, f"{home}: {', '.join([*seeds, held])}")
 
 
 @row("recorder plug-in", essential=True)
-def plugin() -> CheckResult:
+def plugin() -> HealthCheck:
     """Whether torch will load the recorder when it is imported."""
     plugins = importlib.metadata.entry_points(group="torch.backends")
     ours = next((entry.value for entry in plugins if entry.name == "graphdbg"), "")
     fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
     detail = ours or "torch does not know graphdbg"
-    return CheckResult(bool(ours), detail, fix, "dump", "all commands that look at what is recorded")
+    return HealthCheck(bool(ours), detail, fix, "dump", "all commands that look at what is recorded")
 
 
 HOOKS_FIX = "this torch has other names there; all else is recorded"
@@ -360,7 +345,7 @@ FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
 
 
 @row("recorder hooks", essential=True)
-def hooks() -> CheckResult:
+def hooks() -> HealthCheck:
     """Looks up each private name of the recorder's table, and says what is not recorded without it."""
     import torch  # noqa: F401  without torch no name counts as missing
 
@@ -372,11 +357,11 @@ def hooks() -> CheckResult:
             what = f"{' and '.join(hook.stages)} not recorded" if hook.stages else f"not known: {hook.lost}"
             lost.append(f"{hook.whole()} ({what})")
     state = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
-    return CheckResult(not lost, state, HOOKS_FIX, essential=len(lost) == len(HOOKS))
+    return HealthCheck(not lost, state, HOOKS_FIX, essential=len(lost) == len(HOOKS))
 
 
 @row("private torch names", essential=False)
-def names() -> CheckResult:
+def names() -> HealthCheck:
     """Looks up the other private names of torch in use, and says who needs those that this torch lacks."""
     import torch
 
@@ -392,7 +377,7 @@ def names() -> CheckResult:
     state = f"all {count} that this torch should have are there"
     if lost:
         state = f"{len(lost)} of {count} missing: {'; '.join(lost)}"
-    return CheckResult(not lost, state, FIX, without="all that does not name them")
+    return HealthCheck(not lost, state, FIX, without="all that does not name them")
 
 
 COMPILE_LIMIT_S = 120.0
@@ -402,26 +387,26 @@ DRAW_LIMIT_S = 20.0
 
 
 @row("isolation", essential=True)
-def isolation() -> CheckResult:
+def isolation() -> HealthCheck:
     """Checks that a child of a bare fork server answers."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import ask, fork_server
 
     fix = "graphdbg isolates each replay in a forked child; it needs Linux or macOS, and room for one more process"
     if not hasattr(os, "fork"):
-        return CheckResult(False, f"no fork on {platform.system()}", fix)
+        return HealthCheck(False, f"no fork on {platform.system()}", fix)
     try:
         with fork_server("nothing", ()) as server:
             answer = ask("builtins:dict", {"alive": True}, 30, server=server).answer(60)
     except (OSError, TimeoutError, GraphdbgError) as error:
-        return CheckResult(False, flat(error), fix)
+        return HealthCheck(False, flat(error), fix)
     ok = answer.status == "done" and answer.value == {"alive": True}
     seen = f"a forked child answered in {answer.seconds * 1000:.0f} ms" if ok else _trouble(answer)
-    return CheckResult(ok, seen, fix)
+    return HealthCheck(ok, seen, fix)
 
 
 @row("wall", essential=False)
-def wall() -> CheckResult:
+def wall() -> HealthCheck:
     """Checks the mechanisms that keep the code of other people's dumps from doing harm."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import fork_server
@@ -436,16 +421,16 @@ def wall() -> CheckResult:
         with fork_server("nothing", (), wall=PARTS) as server:
             built_of, is_open = server.wall()
     except (OSError, GraphdbgError) as error:
-        return CheckResult(False, flat(error), fix, *lost)
+        return HealthCheck(False, flat(error), fix, *lost)
     seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
     could = ", ".join([*is_open, "read your files"])
-    return CheckResult(
+    return HealthCheck(
         not is_open, f"{seen}; if code in a dump of somebody else broke out, it could {could}", fix, *lost
     )
 
 
 @row("compile", essential=False)
-def compiling() -> CheckResult:
+def compiling() -> HealthCheck:
     """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with
     eager."""
     import torch
@@ -456,7 +441,7 @@ def compiling() -> CheckResult:
     devices += ["cuda"] if torch.cuda.is_available() else []
     lost = ("see the rows of torch, the C++ compiler and triton", NEEDS_INDUCTOR, WITHOUT_INDUCTOR)
     if not devices:
-        return CheckResult(False, "not tried: there is no C++ compiler, see its row")
+        return HealthCheck(False, "not tried: there is no C++ compiler, see its row")
     began = time.monotonic()
     task = f"{__name__}:three_nodes"
     with fork_server(preload=(__name__,), threads=1) as server:
@@ -464,11 +449,11 @@ def compiling() -> CheckResult:
         try:
             answers = {device: job.answer(START_LIMIT_S) for device, job in waiting.items()}
         except TimeoutError:
-            return CheckResult(False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
+            return HealthCheck(False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
         notes = server.notes
     said = [f"{device} {_compiled(answer)}" for device, answer in answers.items()]
     ok = all(answer.status == "done" and answer.value["same"] for answer in answers.values())
-    return CheckResult(ok, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
+    return HealthCheck(ok, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
 
 
 def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
@@ -508,7 +493,7 @@ def _trouble(answer: TaskResult) -> str:
 
 
 @row("graphviz", essential=False)
-def drawing() -> CheckResult:
+def drawing() -> HealthCheck:
     """Checks that a picture can be drawn."""
     from ...dumps.errors import GraphdbgError
     from ..drawing import picture
@@ -518,10 +503,10 @@ def drawing() -> CheckResult:
     try:
         _, renderer = picture.rendered("digraph { a -> b }", "svg", DRAW_LIMIT_S)
     except GraphdbgError as error:
-        return CheckResult(False, error.why or str(error), *lost)
+        return HealthCheck(False, error.why or str(error), *lost)
     if renderer == "dot":
-        return CheckResult(True, shutil.which("dot") or renderer)
+        return HealthCheck(True, shutil.which("dot") or renderer)
     try:
-        return CheckResult(True, f"that of {renderer} {importlib.metadata.version(renderer)}")
+        return HealthCheck(True, f"that of {renderer} {importlib.metadata.version(renderer)}")
     except importlib.metadata.PackageNotFoundError:
-        return CheckResult(True, f"that of {renderer}")
+        return HealthCheck(True, f"that of {renderer}")

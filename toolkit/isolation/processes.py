@@ -41,7 +41,7 @@ def children_of(pid: int) -> list[int]:
         return []
     if children or (threads / str(pid) / "children").exists():
         return children
-    return [other for other in _pids() if _stat(other, 1) == pid]  # this kernel does not list them
+    return [other for other in _pids() if _number(f"{other}/stat", 1) == pid]  # this kernel does not list them
 
 
 def descendants(pid: int) -> list[int]:
@@ -57,14 +57,14 @@ def descendants(pid: int) -> list[int]:
 
 def started(pid: int) -> int | None:
     """The start time of a process, in the kernel's ticks since boot; None when it is gone."""
-    return _stat(pid, 19)
+    return _number(f"{pid}/stat", 19)
 
 
-def held_bytes(pid: int) -> int:
-    """Bytes of resident memory, without mapped files; 0 when the process is gone."""
+def held_bytes(pid: int, kinds: tuple[str, ...] = ("RssAnon:", "RssShmem:")) -> int:
+    """Bytes of memory of these kinds: resident, without mapped files; 0 when the process is gone."""
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:"))) * 1024
+        return sum(int(line.split()[1]) for line in lines if line.startswith(kinds)) * 1024
     return 0
 
 
@@ -113,21 +113,14 @@ class Stalls:
     def seconds(self, pids: Iterable[int], now: float) -> float:
         """Adds the waiting time of these processes since the last call, at most the time that has passed; returns the
         sum."""
-        waited = {pid: ns for pid in pids if (ns := _waited_ns(pid)) is not None}
+        # of each main thread, in nanoseconds
+        waited = {pid: ns for pid in pids if (ns := _number(f"{pid}/schedstat", 1)) is not None}
         fresh = sum(value - self._waited.get(pid, 0) for pid, value in waited.items()) / 1e9
         passed = fresh if self._last is None else now - self._last
         self._total += min(max(0.0, fresh), passed)
         self._waited.update(waited)
         self._last = now
         return self._total
-
-
-def _waited_ns(pid: int) -> int | None:
-    """The nanoseconds that the main thread of a process waited for a processor."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def shared_memory(pids: Iterable[int]) -> set[Path]:
@@ -161,10 +154,10 @@ def _pids() -> Iterator[int]:
         yield from [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
-def _stat(pid: int, place: int) -> int | None:
-    """A number of /proc/PID/stat, counted from the state, which is field 0."""
+def _number(file: str, place: int) -> int | None:
+    """A number in a file of /proc; in PID/stat counted from the state, which is field 0."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[place])
+        return int(Path("/proc", file).read_text().rpartition(")")[2].split()[place])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -202,7 +195,7 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
     with contextlib.suppress(OSError):  # under memory pressure the kernel kills the child first, not the user's process
         Path("/proc/self/oom_score_adj").write_text("1000")
     if memory_bytes is not None and address_space_tells():
-        limit = _mapped_bytes() + memory_bytes
+        limit = (_number("self/statm", 0) or 0) * resource.getpagesize() + memory_bytes
         with contextlib.suppress(OSError, ValueError):  # the user's own limit is stricter
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
@@ -211,14 +204,6 @@ def address_space_tells() -> bool:
     """Whether a limit on address space is meaningful here: not with an NVIDIA driver, since CUDA reserves so much of
     it."""
     return not Path("/dev/nvidiactl").exists()
-
-
-def _mapped_bytes() -> int:
-    """Address space mapped by this process now; 0 where /proc is missing."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except OSError:
-        return 0
 
 
 def oom_kills() -> int:

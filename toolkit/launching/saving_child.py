@@ -28,6 +28,7 @@ from torch import fx
 from ...dumps.errors import EnvironmentLackError, NoSuchNodeError
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
+from ..compile_fx.inputs import shared
 from ..isolation.child import mark
 from ..judging.baseline import NoReference, reference
 from ..kernels.heard import kernels_heard
@@ -164,7 +165,7 @@ class Saver(LaunchObserver):
         if operator.__name__.startswith("set_"):  # changes which memory it has, not the contents
             return
         for target in written:
-            for name in [name for name, (*_, tensor) in self._last.items() if _overlap(tensor, target)]:
+            for name in [name for name, (*_, tensor) in self._last.items() if shared([tensor, target])]:
                 self._no_node(name)
 
     def _overwritten(self, launch: InterpretedLaunch, names: Iterable[str]) -> None:
@@ -298,20 +299,6 @@ def _options(config: Any) -> dict[str, Number]:
     """The options `num_ctas` and `maxnreg` of a configuration, where set."""
     known = {name: getattr(config, name, None) for name in ("num_ctas", "maxnreg")}
     return {name: value for name, value in known.items() if isinstance(value, int)}
-
-
-def _overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the address ranges of two tensors overlap."""
-    if tensor.untyped_storage()._cdata != other.untyped_storage()._cdata or not tensor.numel() or not other.numel():
-        return False
-    first, last = zip(_span(tensor), _span(other), strict=True)
-    return max(first) < min(last)
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    first = int(tensor.storage_offset())
-    last = first + sum((int(size) - 1) * int(step) for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return first * tensor.element_size(), (last + 1) * tensor.element_size()
 
 
 def _behind_random(gm: fx.GraphModule) -> set[fx.Node]:

@@ -1,5 +1,5 @@
 """How a replay enters the compiler: stage, the inner compiler's arguments, ambient state (which the recorder's
-`ambient` reads), settings; and contexts that apply these.
+`ambient` reads), settings; contexts that apply these; and what the user registered with torch in this process.
 
 The spec is a record that crosses processes, and importing this imports no torch. Encoded arguments (see dumps.schema)
 come as Python values.
@@ -11,18 +11,23 @@ come as Python values.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from ...dumps import inert, permitted, trust
+from ...dumps.journal import DECOMPOSITION, LOWERING
 from ...dumps.schema import Ambient, Arg, GraphRecord
 from ...dumps.walk import plain
 from .. import torch_private as t
 from ..torch_private.names import CONFIGS
 
+NOT_THE_USERS = ("torch", "graphdbg", "builtins")
+_EMPTY = types.CellType()
 FULL_STAGES = frozenset({"dynamo", "pre_grad", "compiled_autograd"})
 """Stages that go through AOTAutograd. Outputs of the first two may require grad, so a replay runs the backward too."""
 
@@ -215,3 +220,32 @@ def rewritten(spec: ReplaySpec) -> bool:
     return (
         bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
     )
+
+
+def registered_here() -> Iterator[tuple[str, Any]]:
+    """The user's decompositions and lowerings of torch's own operators in this process, as (name in a note,
+    function)."""
+    for kind, table in ((DECOMPOSITION, "decompositions"), (LOWERING, "lowerings")):
+        for operator, function in list(t.loaded(table, {}).items()):
+            if str(operator).startswith(("aten.", "prims.")) and (own := _own(function)) is not None:
+                yield f"{kind}{operator}", own
+
+
+def _own(function: Any, depth: int = 3) -> Any:
+    """The user's function: `function` itself, or one that torch's wrapper holds in a cell (`make_pointwise(mine)`);
+    None where neither is the user's."""
+    home = home_of(function)
+    if str(getattr(home, "__module__", None) or "torch").partition(".")[0] not in NOT_THE_USERS:
+        return function
+    cells = (getattr(home, "__closure__", None) or ()) if depth else ()
+    inside = [cell.cell_contents for cell in cells if cell != _EMPTY]
+    plain = [value for value in inside if isinstance(value, (types.FunctionType, functools.partial))]
+    return next((own for value in plain if (own := _own(value, depth - 1)) is not None), None)
+
+
+def home_of(value: Any) -> Any:
+    """The function or class behind partials and bound methods."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = getattr(value, "__func__", value)  # a bound method
+    return value if hasattr(value, "__qualname__") else type(value)

@@ -172,20 +172,9 @@ def is_capturing() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def is_restart(error: BaseException) -> bool:
-    """Whether an exception is Dynamo's way to start over or to leave a frame alone, not a failure."""
-    names = ("RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException")
-    return any(base.__name__ in names for base in type(error).__mro__)
-
-
-def is_serializable(compiled: Any) -> bool:
-    """Whether a compiled callable is of the class by which Dynamo recognises what it can save."""
-    return any(base.__name__ == "SerializableCallable" for base in type(compiled).__mro__)
-
-
-def is_package(compiled: Any) -> bool:
-    """Whether the inner compiler's result is AOTInductor's, which is packaged, not called."""
-    return any(base.__name__ == "CompiledAOTI" for base in type(compiled).__mro__)
+def is_a(value: Any, *names: str) -> bool:
+    """Whether a value is of a class of torch's with one of these names, which not every torch has."""
+    return any(base.__name__ in names for base in type(value).__mro__)
 
 
 def tracing_facts(kind: str) -> dict[str, Any]:

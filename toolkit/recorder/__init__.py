@@ -6,6 +6,5 @@ user's configuration, backends or passes, or let an error of its own reach the p
 journalled. Nothing here is imported, and nothing patched, before a recording is asked for.
 
 autoload -> starting -> session (what is being recorded) -> torch_private.importing -> patches (where torch is wrapped)
--> hooks,
-why_hooks (what each wrapper does) -> flight (the graphs of one compiler call) -> observe (the first run).
+-> hooks, why_hooks (what each wrapper does) -> flight (the graphs of one compiler call) -> observe (the first run).
 """

@@ -20,8 +20,7 @@ from ..live.torch_state import ambient, undisturbed
 from ..torch_private import importing
 from .flight import Flight, Graph, failure_fields, flying, keep_sources
 from .observe import WHOLE
-from .session import Function, Session, hook
-from .wrapping import wrap
+from .session import Function, Session, hook, wrap
 
 if TYPE_CHECKING:
     from ...dumps.schema import InputRecord

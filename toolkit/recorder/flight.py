@@ -3,7 +3,8 @@
 A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`,
 and settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds
 records, never graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not
-those of torch, of installed packages and of Python itself.
+those of torch, of installed packages and of Python itself. Notes what replays will lack: settings of the user that
+cannot be saved (custom passes, callables) and backends of the user's own.
 
 For example:
 
@@ -14,6 +15,7 @@ For example:
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import re
@@ -21,23 +23,24 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import WRAPPER_UPDATES
 from typing import Any
 
 import msgspec
 
 from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
+from ...dumps.journal import BACKEND
 from ...dumps.levels import input_source
 from ...dumps.names import NAMES
 from ...dumps.pack.redact import is_absolute, known
+from ...dumps.permitted import of_the_process
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
 from ..live import roles as roles_of
-from ..live.torch_state import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
-from . import summary
+from ..live.spec import NOT_THE_USERS, home_of, is_opaque, registered_here
+from ..live.torch_state import ambient, changed_settings, compile_id, encoded, innermost_backend, is_a, undisturbed
 from .session import Function, Session, hook
 
 _FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)
@@ -190,8 +193,9 @@ class Flight:
         record.versions = session.versions
         if stage != "compiled_autograd":
             self._call(record)
-        summary.note_settings(session, config, record)
-        summary.note_registered(session)
+        note_settings(session, config, record)
+        for name, function in registered_here():
+            _note(session, name, inspect.unwrap(function))
         return record
 
     def _call(self, record: GraphRecord) -> None:
@@ -247,7 +251,7 @@ class Flight:
                     self.session.release(graph.id)
             if failure is None:
                 self.session.event("compiled", graph.id, seconds=seconds)
-            elif is_restart(failure):
+            elif is_a(failure, "RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException"):
                 self.session.event("skipped", graph.id, reason=f"Dynamo starts over ({type(failure).__name__})")
             else:
                 fields = failure_fields(failure, here.fault or graph.stage)
@@ -334,7 +338,7 @@ def _named(session: Session, outer: Flight | None, graph_id: int | None) -> Flig
     return flight
 
 
-def in_flight(body: Callable[..., Any], updated: Sequence[str] = WRAPPER_UPDATES) -> Callable[[Function], Function]:
+def in_flight(body: Callable[..., Any], updated: Sequence[str] = ("__dict__",)) -> Callable[[Function], Function]:
     """Makes a hook around a call into the compiler, which opens a flight: `body(flight, original, *args, **kwargs)`."""
 
     def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
@@ -380,3 +384,38 @@ def failure_fields(error: BaseException, stage: str) -> dict[str, str]:
     message = str(error)
     message = message if len(message) <= 4000 else message[:4000] + "…"
     return {"stage": stage, "type": type(error).__name__, "message": message}
+
+
+def note_settings(session: Session, config: Mapping[str, Mapping[str, Any]], record: GraphRecord) -> None:
+    """Journals which of the settings in force (`config`) could not be saved in the record of a graph."""
+    for room, values in record.config.items():
+        for name, value in values.items():
+            if is_opaque(value) and not of_the_process(name):
+                _note(session, f"setting {room}.{name}", config.get(room, {}).get(name))
+
+
+def note_backend(session: Session, backend: Any) -> None:
+    """Journals a backend that belongs to neither torch nor graphdbg: a replay runs one of graphdbg's."""
+    inner = innermost_backend(backend)
+    if home_of(inner).__module__.partition(".")[0] not in NOT_THE_USERS:
+        _note(session, BACKEND, inner)
+
+
+def _note(session: Session, unsaved: str, value: Any) -> None:
+    home = home_of(_culprit(value))
+    module = str(getattr(home, "__module__", None) or "")
+    what = f"{module}.{getattr(home, '__qualname__', home)}"
+    code = getattr(home, "__code__", None) or getattr(getattr(home, "__dict__", {}).get("__call__"), "__code__", None)
+    file = getattr(code, "co_filename", None) or getattr(sys.modules.get(module), "__file__", None) or ""
+    place = {"file": file, "line": getattr(code, "co_firstlineno", 0)} if file else {}
+    session.note(f"{unsaved} cannot be saved: {what}", unsaved=unsaved, what=what, module=module, **place)
+
+
+def _culprit(value: Any) -> Any:
+    """The innermost part of a value that cannot be saved."""
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inside = value
+    return next((_culprit(item) for item in inside if is_opaque(encoded(item))), value)

@@ -27,8 +27,8 @@ from ...dumps.reading import LARGE_BYTES
 from .. import torch_private as t
 from ..live import roles, steps, torch_state
 from ..live.torch_state import bypassed, cached_apart
-from . import summary, why_hooks
-from .flight import Flight, Graph, here, in_flight, in_pass, level
+from . import why_hooks
+from .flight import Flight, Graph, here, in_flight, in_pass, level, note_backend
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
@@ -224,7 +224,7 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
         return compiled
     what = f"first run of {graph.id if graph else flight.name}"
     with session.guarded(what):
-        if getattr(self, "package", None) is not None or torch_state.is_serializable(compiled):
+        if getattr(self, "package", None) is not None or torch_state.is_a(compiled, "SerializableCallable"):
             session.note(f"{what} not observed: its compiled form is saved by a precompile package")
         else:
             plain = torch_state.plain_callable(compiled)
@@ -251,7 +251,7 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
     if graph is not None:
         save_code(session, graph.id, scope)
         with session.guarded(f"the backend of {graph.id}"):
-            summary.note_backend(session, backend)
+            note_backend(session, backend)
         why_hooks.symbols(session, flight.name, graph)
     return graph
 
@@ -326,14 +326,11 @@ def compile_fx_main(
     """_compile_fx_main(model_, example_inputs_, ...): opens a flight for calls without Dynamo, and keeps what replays
     need."""
     with flight.session.guarded("outputs of the model"):
-        flight.main = {"num_example_inputs": len(example_inputs), **_model_outputs(model)}
+        flight.main = {"num_example_inputs": len(example_inputs)}
+        if (graph := getattr(model, "graph", None)) is not None:
+            flight.main["num_orig_model_outputs"] = len(t.tree_leaves(graph.output_node().args[0]))
     with bypassed(flight.session):
         return original(model, example_inputs, *args, **kwargs)
-
-
-def _model_outputs(model: Any) -> dict[str, Any]:
-    graph = getattr(model, "graph", None)
-    return {} if graph is None else {"num_orig_model_outputs": len(t.tree_leaves(graph.output_node().args[0]))}
 
 
 @in_pass("pre_grad")

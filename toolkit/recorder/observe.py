@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
-from ..live.torch_state import ambient, is_capturing, is_fake, is_package, undisturbed
+from ..live.torch_state import ambient, is_a, is_capturing, is_fake, undisturbed
 from ..torch_private.unseen import passed_over, seen, unseen
 from .flight import Graph, failure_fields
 from .session import Session
@@ -118,7 +118,8 @@ def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     if not graphs:
         return compiled
     if getattr(compiled, "current_callable", None) is None:
-        return compiled if is_package(compiled) else watch_callable(session, graphs, compiled)
+        packaged = is_a(compiled, "CompiledAOTI")  # and not called
+        return compiled if packaged else watch_callable(session, graphs, compiled)
     watch = Watch(session, graphs)
     original = compiled.current_callable
     weak = weakref.ref(compiled)

@@ -53,11 +53,6 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     held_limit: int = 4 << 30
     compiled_autograd: bool = False
 
-    @property
-    def holds(self) -> bool:
-        """Whether the inputs of every execution are held."""
-        return self.inputs == "last" or bool(self.when)
-
     def environment(self) -> dict[str, str]:
         """The environment variables that make a child process record itself with these options."""
         options = msgspec.to_builtins(self)

@@ -21,14 +21,17 @@ import itertools
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...dumps.errors import ExistsAlreadyError, GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE
-from ...dumps.schema import RunRecord
+from ...dumps.schema import FORMAT, RunRecord
 from ...dumps.secrets import ALLOWED
 from ...dumps.writer import RunWriter, joined_record
+from .options import Options
 
 _PACKAGES = ("torch", "triton", "numpy", "graphdbg")
 _RANKS = (("RANK", "TORCHELASTIC_RESTART_COUNT"), ("SLURM_PROCID", "SLURM_RESTART_COUNT"), ("OMPI_COMM_WORLD_RANK", ""))
@@ -74,6 +77,21 @@ def _installed() -> tuple[tuple[str, str], ...]:
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables on the allow-list that are set."""
     return {name: variables[name] for name in ALLOWED if name in variables}
+
+
+def run_record(options: Options, command: Sequence[str], **more: Any) -> RunRecord:
+    """The record of a run that this process begins now."""
+    return RunRecord(
+        format=FORMAT,
+        command=list(command),
+        versions=versions(),
+        environment=environment(),
+        world_size=int(os.environ.get("WORLD_SIZE") or 1),
+        started=time.time(),
+        inputs_policy=options.inputs,
+        stages=options.stages,
+        **more,
+    )
 
 
 def rank_and_restart(variables: Mapping[str, str] = os.environ) -> tuple[int | None, int]:

@@ -17,7 +17,7 @@ from ...dumps.private_names import Row
 from ..torch_private import home, importing, loaded
 from ..torch_private.names import HOOKS
 from . import hooks, why_hooks
-from .wrapping import Function, installed, lacking, wrap
+from .session import Function, installed, lacking, wrap
 
 WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "OutputGraph.call_user_compiler": hooks.call_user_compiler,

@@ -30,15 +30,16 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.errors import CannotWriteError, GraphdbgError
 from ...dumps.journal import STATES
 from ...dumps.output import say
-from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
+from ...dumps.private_names import Row
+from ...dumps.schema import GraphRecord, InputRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
 from ..live.steps import Waiting
 from ..live.torch_state import encoded_settings
-from ..torch_private.unseen import seen, unseen
+from ..torch_private.replacing import Replaced
+from ..torch_private.unseen import Function, seen, unseen
 from . import leaving, origin, summary
 from .budget import Budget
 from .options import Options
-from .wrapping import Function, missing_stages
 
 if TYPE_CHECKING:
     from .backward_hooks import Backwards
@@ -167,15 +168,17 @@ class Session:
 
     def open_run(self) -> RunWriter:
         """Creates the run folder, or joins it. Raises GraphdbgError when it is taken or cannot be written."""
+        settings, job = encoded_settings(), self.job or ""
+        record = origin.run_record(self.options, sys.orig_argv, config=settings, job=job)
         if self.job is not None and not self.join:
-            run = origin.open_run(self.wanted, self.path, self._record())
+            run = origin.open_run(self.wanted, self.path, record)
             if run.path != self.path:
                 say(f"graphdbg: {self.path} was taken meanwhile; recording into {run.path}")
             if os.environ.get(origin.OWNER) == str(self.path):  # else the run is this process's alone
                 os.environ[origin.OWNER] = str(run.path)
             self.path = run.path
         else:
-            run = RunWriter.create(self.path, self._record(), join=self.join, ours=True)
+            run = RunWriter.create(self.path, record, join=self.join, ours=True)
         self.join = True
         return run
 
@@ -197,7 +200,10 @@ class Session:
             self.versions = origin.versions()
             facts = {"versions": self.versions, "config": encoded_settings(), "seed": torch_seed()}
             writer.journal.event("note", message=summary.SETTINGS, **facts)
-            self._tell_missing(writer)
+            lost = {stage: hook.whole() for hook in lacking.values() for stage in hook.stages if self.wants(stage)}
+            for stage, name in lost.items():
+                said = f"stage {stage} cannot be recorded: this torch has no {name}"
+                writer.journal.event("note", message=said, missing=stage)
             self.budget.attach(writer)
         except GraphdbgError as error:
             self._refused = time.monotonic(), error
@@ -207,27 +213,6 @@ class Session:
                 summary.leave_trace(self.options.seen, folder=str(writer.path.absolute()))
         leaving.close_with_child(self.uncaught, self.close)
         return writer
-
-    def _tell_missing(self, writer: ProcessWriter) -> None:
-        for stage, name in missing_stages().items():
-            if self.wants(stage):
-                writer.journal.event(
-                    "note", message=f"stage {stage} cannot be recorded: this torch has no {name}", missing=stage
-                )
-
-    def _record(self) -> RunRecord:
-        return RunRecord(
-            format=FORMAT,
-            command=list(sys.orig_argv),
-            versions=origin.versions(),
-            environment=origin.environment(),
-            world_size=int(os.environ.get("WORLD_SIZE") or 1),
-            started=time.time(),
-            inputs_policy=self.options.inputs,
-            stages=self.options.stages,
-            config=encoded_settings(),
-            job=self.job or "",
-        )
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
         """Journals an event; a journal that cannot be written is counted, not raised."""
@@ -263,7 +248,7 @@ class Session:
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
         """Returns the Hold for a callable compiled from `graphs` (id, stage); None when no inputs are held."""
-        if not self.options.holds:
+        if self.options.inputs != "last" and not self.options.when:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
             from .hold import Holder
@@ -381,7 +366,7 @@ def hook(
     *args, **kwargs)`, else the original. `updated`: the dictionaries to copy from the original. Dynamo traces through
     it as if it were the original."""
 
-    def wrap(original: Function) -> Function:
+    def wrapping(original: Function) -> Function:
         theirs = functools.update_wrapper(functools.partial(seen, original), original, updated=())
 
         @functools.wraps(original, updated=updated)
@@ -391,7 +376,26 @@ def hook(
 
         return unseen(wrapper, updated)
 
-    return wrap
+    return wrapping
+
+
+_MARK = "_graphdbg_original"
+
+installed = Replaced()
+lacking: dict[str, Row] = {}
+"""Places of hooks that this torch does not have, among imported modules."""
+
+
+def wrap(owner: Any, name: str, wrapper: Callable[[Function], Function]) -> Function:
+    """Wraps a function of torch until the last session ends, unless it is wrapped already; returns the wrapper in
+    place."""
+    original = getattr(owner, name)
+    if hasattr(original, _MARK):
+        return original
+    replacement = wrapper(original)
+    setattr(replacement, _MARK, original)
+    installed.put(owner, name, replacement)
+    return replacement
 
 
 def torch_seed() -> int | None:

@@ -1,9 +1,6 @@
 """The summary printed on stderr when a recording ends: counts, failures, what was missed and why, and the commands to
 try next.
 
-Also: notes what replays will lack: settings of the user that cannot be saved (custom passes, callables) and backends of
-the user's own.
-
 Reads the run from disk, like any reader; never prints itself and never imports torch.
 
 >>> lines(Path("myrun"))[0]
@@ -12,15 +9,12 @@ Reads the run from disk, like any reader; never prints itself and never imports 
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import sys
-import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,92 +22,11 @@ from ...dumps import deaths, index, journal, why
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.journal import BACKEND, DECOMPOSITION, LOWERING
 from ...dumps.lines import append, objects
-from ...dumps.permitted import of_the_process
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
 from ...dumps.store import load_graph
 from ...dumps.wording import counted, listed, shown_path, size_text, without_excerpt
 from ..live.process_groups import groups_of
-from ..live.spec import is_opaque
-from ..live.torch_state import encoded, innermost_backend
-
-if TYPE_CHECKING:
-    from ...dumps.schema import GraphRecord
-    from .session import Session
-
-_NOT_THE_USERS = ("torch", "graphdbg", "builtins")
-_EMPTY = types.CellType()
-
-
-def note_settings(session: Session, config: Mapping[str, Mapping[str, Any]], record: GraphRecord) -> None:
-    """Journals which of the settings in force (`config`) could not be saved in the record of a graph."""
-    for room, values in record.config.items():
-        for name, value in values.items():
-            if is_opaque(value) and not of_the_process(name):
-                _note(session, f"setting {room}.{name}", config.get(room, {}).get(name))
-
-
-def note_backend(session: Session, backend: Any) -> None:
-    """Journals a backend that belongs to neither torch nor graphdbg: a replay runs one of graphdbg's."""
-    inner = innermost_backend(backend)
-    if _home(inner).__module__.partition(".")[0] not in _NOT_THE_USERS:
-        _note(session, BACKEND, inner)
-
-
-def note_registered(session: Session) -> None:
-    """Journals the user's decompositions and lowerings of torch's own operators."""
-    for name, function in registered_here():
-        _note(session, name, inspect.unwrap(function))
-
-
-def registered_here() -> Iterator[tuple[str, Any]]:
-    """The user's decompositions and lowerings of torch's own operators in this process, as (name in a note,
-    function)."""
-    for kind, name in ((DECOMPOSITION, "decomposition"), (LOWERING, "lowering")):
-        table: Mapping[Any, Any] = getattr(sys.modules.get(f"torch._inductor.{name}"), f"{name}s", {})
-        for operator, function in list(table.items()):
-            if str(operator).startswith(("aten.", "prims.")) and (own := _users(function)) is not None:
-                yield f"{kind}{operator}", own
-
-
-def _users(function: Any, depth: int = 3) -> Any:
-    """The user's function: `function` itself, or one that torch's wrapper holds in a cell (`make_pointwise(mine)`);
-    None where neither is the user's."""
-    home = _home(function)
-    if str(getattr(home, "__module__", None) or "torch").partition(".")[0] not in _NOT_THE_USERS:
-        return function
-    cells = (getattr(home, "__closure__", None) or ()) if depth else ()
-    inside = [cell.cell_contents for cell in cells if cell != _EMPTY]
-    plain = [value for value in inside if isinstance(value, (types.FunctionType, functools.partial))]
-    return next((own for value in plain if (own := _users(value, depth - 1)) is not None), None)
-
-
-def _note(session: Session, unsaved: str, value: Any) -> None:
-    home = _home(_culprit(value))
-    module = str(getattr(home, "__module__", None) or "")
-    what = f"{module}.{getattr(home, '__qualname__', home)}"
-    code = getattr(home, "__code__", None) or getattr(getattr(home, "__dict__", {}).get("__call__"), "__code__", None)
-    file = getattr(code, "co_filename", None) or getattr(sys.modules.get(module), "__file__", None) or ""
-    place = {"file": file, "line": getattr(code, "co_firstlineno", 0)} if file else {}
-    session.note(f"{unsaved} cannot be saved: {what}", unsaved=unsaved, what=what, module=module, **place)
-
-
-def _culprit(value: Any) -> Any:
-    """The innermost part of a value that cannot be saved."""
-    inside: Iterable[Any] = ()
-    if isinstance(value, Mapping):
-        inside = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        inside = value
-    return next((_culprit(item) for item in inside if is_opaque(encoded(item))), value)
-
-
-def _home(value: Any) -> Any:
-    """The function or class behind partials and bound methods."""
-    while isinstance(value, functools.partial):
-        value = value.func
-    value = getattr(value, "__func__", value)  # a bound method
-    return value if hasattr(value, "__qualname__") else type(value)
 
 
 def unsaved_lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -332,8 +245,8 @@ def _commands(rows: list[index.ListedGraph], name: str, notes: Sequence[Mapping[
     flag = " --trust" if saved.sourced or any(what.startswith("setting ") for what, _ in unsaved) else ""
     homes = [home for what, home in unsaved if what.startswith((DECOMPOSITION, LOWERING)) and home != "__main__"]
     flag += "".join(f" --import {home}" for home in dict.fromkeys(homes))
-    alone = not groups_of(saved.record)
-    first = f"graphdbg minify {name}/{chosen.id}" if bad and alone else f"graphdbg triage {name}"
+    alone = bad and not groups_of(saved.record)
+    first = f"graphdbg minify {name}/{chosen.id}" if alone else f"graphdbg triage {name}"
     return [first + flag, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}{flag}"]
 
 

@@ -26,8 +26,7 @@ from ...dumps.ids import compile_name
 from ...dumps.why import wording
 from ..live import roles
 from ..live.torch_state import compile_id, dynamo_setting
-from .session import Function, Session, hook
-from .wrapping import missing, tells_why
+from .session import Function, Session, hook, lacking
 
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter
@@ -185,8 +184,9 @@ def journal(session: Session, what: str, **fields: Any) -> None:
     journaled = _journaled.get(writer)
     if journaled is None:
         journaled = _journaled[writer] = _Journaled()
-        lacking = [f"{hook.lost} (it has no {hook.whole()})" for hook in missing() if tells_why(hook)]
-        session.event("why", what="begin", missing=lacking or None)
+        ours = (hook for hook in lacking.values() if hook.module.startswith("torch._dynamo.") and not hook.stages)
+        missing = [f"{hook.lost} (it has no {hook.whole()})" for hook in ours]
+        session.event("why", what="begin", missing=missing or None)
     text = fields.pop("text", None)
     if text:
         number = journaled.texts.get(text)

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import torch
 
+from ..isolation.processes import held_bytes
+
 
 class PeakMemory:
     """The peak memory inside `watched`, above the amount before it: CUDA's where a device is in use.
@@ -52,7 +54,7 @@ class PeakMemory:
             ctypes.CDLL(None).malloc_trim(0)
         with contextlib.suppress(OSError):  # else eager's earlier peak would hide a lower one
             Path("/proc/self/clear_refs").write_text("5")
-        return _status("VmRSS")
+        return held_bytes(os.getpid(), ("VmRSS:",))
 
 
 @contextmanager
@@ -73,17 +75,8 @@ def empty_code_cache() -> Generator[None]:
 
 def _highest() -> int:
     """The highest resident memory of this process since the last reset, in bytes."""
-    if peak := _status("VmHWM"):
+    if peak := held_bytes(os.getpid(), ("VmHWM:",)):
         return peak
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _status(name: str) -> int:
-    """A line of /proc/self/status in bytes; 0 where it is missing."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    return 0

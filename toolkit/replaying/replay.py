@@ -326,7 +326,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..isolation.child import mark
     from ..judging.judge import judge
     from ..live.case import Case
-    from ..recorder.summary import registered_here
+    from ..live.spec import registered_here
     from .costs import PeakMemory
     from .fidelity import CompiledArtifacts
     from .gate import gated, unlike

@@ -16,7 +16,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from .names import NAMES
-from .replacing import Hooks, Replaced, all_replaced, replaced
+from .replacing import Replaced as Replaced
+from .replacing import all_replaced as all_replaced
+from .replacing import replaced
 
 if TYPE_CHECKING:  # what a type checker follows through isinstance, and types of the compile path
     from ...dumps.torchside.torch_private import FakeTensor as FakeTensor
@@ -27,20 +29,6 @@ if TYPE_CHECKING:  # what a type checker follows through isinstance, and types o
     from .names import CompiledFxGraph as CompiledFxGraph
     from .names import GraphLowering as GraphLowering
     from .names import OutputCode as OutputCode
-
-__all__ = [
-    "NAMES",
-    "Hooks",
-    "Replaced",
-    "all_replaced",
-    "home",
-    "loaded",
-    "look_up",
-    "optional",
-    "replaced",
-    "swapped",
-    "takes",
-]
 
 look_up, optional, loaded, home = NAMES.look_up, NAMES.optional, NAMES.loaded, NAMES.home
 __getattr__ = NAMES.taken_by(globals())

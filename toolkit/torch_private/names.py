@@ -153,7 +153,7 @@ NAMES = Names((
         "record", "Dynamo traces the recorder where a graph break leaves it at work"),
 
     # Settings: documented, but private by the name of their modules.
-    Row("torch._inductor", "inductor_config=config", _COMPILE),
+    Row("torch._inductor", "inductor_config=config list_mode_options metrics inductor_debug=debug", _COMPILE),
     Row("torch._functorch", "functorch_config=config", _COMPILE),
     Row("torch._dynamo", "dynamo_config=config", _COMPILE),
 
@@ -172,24 +172,19 @@ NAMES = Names((
     # The whole path from a graph to code. torch.compile and torch._inductor.compile are public, do all of it at once,
     # and take no fake inputs.
     Row("torch._inductor.compile_fx", "get_input_idxs_to_check graph_returns_tuple handle_dynamo_export_graph "
-        "make_graph_return_tuple", _COMPILE),
-    Row("torch._inductor.utils", "clone_preserve_strides", _COMPILE),
-    Row("torch._inductor.compile_fx", "partition_fn fake_tensor_prop create_compiler_config_extra "
-        "get_cpp_wrapper_config "
+        "make_graph_return_tuple partition_fn fake_tensor_prop create_compiler_config_extra get_cpp_wrapper_config "
         "get_cuda_device_context get_static_input_idxs is_tf32_warning_applicable maybe_disable_comprehensive_padding "
         "maybe_disable_graph_partition set_feature_use with_fresh_cache_if_config fx_compile_mode fx_compile_async "
         "fx_compile_progressive inductor_metrics_log post_grad_graphs_log pre_grad_graphs_log compile_log=log "
         "subgraph_names=_get_subgraph_names check_triton_bf16_support=_check_triton_bf16_support "
         "record_original_output_strides=_recursive_record_original_output_strides "
         "record_user_visible_output_idxs=_recursive_record_user_visible_output_idxs "
-        "warn_tf32_disabled=_warn_tf32_disabled",
-        _COMPILE),
+        "warn_tf32_disabled=_warn_tf32_disabled", _COMPILE),
     Row("torch._inductor.compile_fx", "cudagraph_annotation_context", _COMPILE, "no annotation turns CUDA graphs on",
         "2.13-"),
     Row("torch._inductor.compile_fx", "ConstantDecompTable=_ConstantDecompTable", _COMPILE,
         "a table has another cache key",
         "2.13-"),
-    Row("torch._inductor.compile_fx", "recursive_joint_graph_passes=_recursive_joint_graph_passes", _INDUCTOR),
     Row("torch._inductor.compile_fx", "compile_fx_forward compile_fx_backward", _TRITON),
     Row("torch._functorch.aot_autograd", "SerializableAOTDispatchCompiler aot_module_simplified make_boxed_func",
         _COMPILE),
@@ -209,7 +204,6 @@ NAMES = Names((
     Row("torch.fx.graph", "CodeGen PyTreeCodeGen=_PyTreeCodeGen", _COMPILE),
     Row("torch.fx.traceback", "get_graph_provenance_json preserve_node_meta", _COMPILE),
     Row("torch._export.non_strict_utils", "fakify_script_objects=_fakify_script_objects", _COMPILE),
-    Row("torch._inductor", "list_mode_options metrics inductor_debug=debug", _COMPILE),
     Row("torch._inductor.metrics", "CachedMetricsHelper", _COMPILE),
     Row("torch._inductor.debug", "DebugContext create_mapping_pre_post_grad_nodes dump_inductor_provenance_info "
         "log_collective_schedule log_runtime_and_tensor_meta kernel_stack_traces=_inductor_kernel_stack_trace "
@@ -251,9 +245,9 @@ NAMES = Names((
     Row("torch._inductor.triton_bundler", "TritonBundler", _COMPILE),
     Row("torch._inductor.output_code", "CompiledAOTI CompiledFxGraph CompiledFxGraphConstantsWithGm OutputCode "
         "set_tracing_context_output_strides", _COMPILE),
-    Row("torch._inductor.utils", "BoxedBool ValueWithLineMap any_is_symbolic count_tangents get_all_devices "
-        "get_first_incompatible_cudagraph_node is_gpu num_fw_fixed_arguments output_node shape_env_from_inputs "
-        "should_use_remote_fx_graph_cache", _COMPILE),
+    Row("torch._inductor.utils", "BoxedBool ValueWithLineMap any_is_symbolic clone_preserve_strides count_tangents "
+        "get_all_devices get_first_incompatible_cudagraph_node is_gpu num_fw_fixed_arguments output_node "
+        "shape_env_from_inputs should_use_remote_fx_graph_cache", _COMPILE),
     Row("torch._inductor.utils", "get_static_bw_input_idxs", _COMPILE, seen="2.13-"),
     Row("torch._higher_order_ops.wrap", "inductor_compiled_code", _COMPILE),
     Row("torch._higher_order_ops.wrap", "InductorCompiledCallable", _COMPILE, "fake values do not see the graph",
@@ -294,7 +288,8 @@ NAMES = Names((
 
     # A graph at the stage where it was recorded, in torch's own hands. What AOTAutograd works out between is public
     # nowhere.
-    Row("torch._inductor.compile_fx", "compile_fx compile_fx_inner", _INDUCTOR),
+    Row("torch._inductor.compile_fx", "compile_fx compile_fx_inner "
+        "recursive_joint_graph_passes=_recursive_joint_graph_passes", _INDUCTOR),
     Row("torch._inductor.compile_fx", "compile_inner_whole=_compile_fx_inner "
         "recursive_post_grad_passes=_recursive_post_grad_passes", "replay, triage, bisect"),
     Row("torch._dynamo.source", "LocalSource", _INDUCTOR),
@@ -346,8 +341,7 @@ NAMES = Names((
         "values inside vmap and grad are compared"),
     Row("torch._C", "is_alias_of=_is_alias_of", "debug_nop and check", "storages are compared in Python, which is "
         "slower"),
-    Row("torch._functorch.aot_autograd", "aot_function", _BACKENDS),
-    Row("torch._functorch.aot_autograd", "get_aot_graph_name", _BACKENDS),
+    Row("torch._functorch.aot_autograd", "aot_function get_aot_graph_name", _BACKENDS),
     Row("torch._functorch.partitioners", "default_partition min_cut_rematerialization_partition", _BACKENDS),
     Row("torch._decomp", "get_decompositions", _BACKENDS),
     Row("torch._prims.rng_prims", "run_and_save_rng_state run_with_rng_state", _SCRIPT,

@@ -20,6 +20,7 @@ from torch import fx
 
 from ...dumps.errors import DeviceMissingError
 from .. import torch_private as t
+from ..live.spec import setting
 from ..torch_private import all_replaced, replaced
 from .needs import require_triton
 from .targets import WARP, Target
@@ -86,7 +87,7 @@ def _answering(fixed: Mapping[str, Any]) -> dict[str, Any]:
 def config_for_emission() -> Iterator[None]:
     """Applies the settings under which Inductor compiles in this process, launches nothing by itself and autotunes
     nothing. Settings that a torch lacks are skipped."""
-    config, functorch_config = t.inductor_config, t.functorch_config
+    config = t.inductor_config
     wanted = {
         "compile_threads": 1,
         "use_static_cuda_launcher": False,
@@ -101,9 +102,9 @@ def config_for_emission() -> Iterator[None]:
         "coordinate_descent_tuning": False,
         "triton.multi_kernel": 0,
     }
-    known = {name: value for name, value in wanted.items() if _has(config, name)}
+    known = {name: value for name, value in wanted.items() if setting("inductor", name)[0]}
     name = "graphsafe_rng_functionalization"  # else a GPU generator becomes an input of the graph
-    with config.patch(known), functorch_config.patch({name: False} if _has(functorch_config, name) else {}):
+    with config.patch(known), t.functorch_config.patch({name: False} if setting("functorch", name)[0] else {}):
         yield
 
 
@@ -120,14 +121,6 @@ def chosen_without_timing() -> contextlib.AbstractContextManager[None]:
         return usual(self, name, (templates or choices)[:1], *more, **named)
 
     return replaced(t.AlgorithmSelectorCache, "__call__", call)
-
-
-def _has(config: Any, name: str) -> bool:
-    for part in name.split("."):
-        if not hasattr(config, part):
-            return False
-        config = getattr(config, part)
-    return True
 
 
 _ASKED_ONCE = (

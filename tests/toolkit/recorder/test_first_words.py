@@ -17,6 +17,7 @@ from graphdbg.dumps.store import open_run
 from graphdbg.dumps.why.show import next_of
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.toolkit.recorder import summary
+from graphdbg.toolkit.recorder.flight import note_settings
 from tests.dumps.graphs import chain
 
 SETTING = {"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}
@@ -129,7 +130,7 @@ def test_the_function_or_class_is_named(value: Any, what: str) -> None:
     record: Any = SimpleNamespace(
         config={"inductor": {"a": {"opaque": ["x", "x"]}, "b": 1, "trace.log": {"opaque": ["x", "x"]}}}
     )
-    summary.note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
+    note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
     (note,) = told
     assert note["unsaved"] == "setting inductor.a"
     assert note["what"] == f"{__name__}.{what}"

@@ -407,22 +407,15 @@ def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Capt
 
     capturer = Capturer(recorded, kept=kept, skip=skip)
     captures.reasons = capturer.left_out
-    with interposed(capturer):
+    with ExitStack() as stack:
+        for name in ("engine_call", "graph_engine_call"):
+            theirs = functools.partial(seen, t.look_up(name))
+            stack.enter_context(t.swapped(name, unseen(functools.partial(capturer.backward, theirs))))
         yield captures
     if not captures:
         if not captures.reasons:
             captures.reasons["the block called no backward() and no autograd.grad() outside of compiled code"] += 1
         warnings.warn(f"no backward was recorded: {'; '.join(captures.reasons)}", stacklevel=3)
-
-
-@contextmanager
-def interposed(owner: Capturer) -> Iterator[None]:
-    """Routes every call into the autograd engine through `owner` while the block runs."""
-    with ExitStack() as stack:
-        for name in ("engine_call", "graph_engine_call"):
-            theirs = functools.partial(seen, t.look_up(name))
-            stack.enter_context(t.swapped(name, unseen(functools.partial(owner.backward, theirs))))
-        yield
 
 
 _OTHERWISE_UNDER_A_MODE = frozenset({"ProdBackward0", "ProdBackward1", "CumprodBackward0"})

@@ -53,21 +53,6 @@ def _outcome(stage: str, name: str, reports: Collection[PassReport]) -> str:
     return f"{stage}.{name}{outcome}"
 
 
-__all__ = [
-    "PASSES",
-    "REWRITING",
-    "Matched",
-    "NamedPass",
-    "PassReport",
-    "asked",
-    "known",
-    "listing",
-    "names",
-    "outcomes",
-    "resolve",
-]
-
-
 @dataclass
 class Matched:
     """One pattern in one pass: how often it was applied (or kept from it), and where in the user's code."""

@@ -24,9 +24,8 @@ from ....dumps.wording import raised_line
 from ...torch_private import importing
 from .. import flight, leaving, patches
 from ..options import Options
-from ..session import Function, Session, hook, sessions
+from ..session import Function, Session, hook, sessions, wrap
 from ..starting import uncaught
-from ..wrapping import wrap
 from . import rings
 
 if TYPE_CHECKING:

@@ -168,33 +168,27 @@ def to_run(
     record = msgspec.structs.replace(read_record(ring / RUN_FILE, RunRecord), inputs_policy="last")
     path = RunWriter.create(path, record, ours=True).path
     try:
-        _fill(ring, name, path, graphs, events, gone=gone)
+        folder = path / name
+        shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *([] if gone else [HELD])))
+        if (ring / TENSORS_FOLDER).is_dir():
+            shutil.copytree(ring / TENSORS_FOLDER, path / TENSORS_FOLDER, dirs_exist_ok=True)
+        log = journal.Journal(folder / JOURNAL_FILE)
+        kept = None if graphs is None else set(graphs)
+        for graph_folder in sorted((folder / GRAPHS_FOLDER).glob("*/*")):
+            local = f"{graph_folder.parent.name}/{graph_folder.name}"
+            if kept is not None and local not in kept:
+                shutil.rmtree(graph_folder)
+                log.event("left_out", local, reason="the choice of what ran last")
+        for event in events:
+            log.event(**event)
+        if gone:
+            about = msgspec.structs.replace(read_record(folder / process.FILE, process.ProcessRecord), gone=True)
+            (folder / process.FILE).unlink()
+            write_file(folder / process.FILE, encode(about))
+        else:
+            log.event("end")
+        log.close()
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
     return path
-
-
-def _fill(
-    ring: Path, name: str, path: Path, graphs: Iterable[str] | None, events: Iterable[dict[str, Any]], *, gone: bool
-) -> None:
-    folder = path / name
-    shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *([] if gone else [HELD])))
-    if (ring / TENSORS_FOLDER).is_dir():
-        shutil.copytree(ring / TENSORS_FOLDER, path / TENSORS_FOLDER, dirs_exist_ok=True)
-    log = journal.Journal(folder / JOURNAL_FILE)
-    kept = None if graphs is None else set(graphs)
-    for graph_folder in sorted((folder / GRAPHS_FOLDER).glob("*/*")):
-        local = f"{graph_folder.parent.name}/{graph_folder.name}"
-        if kept is not None and local not in kept:
-            shutil.rmtree(graph_folder)
-            log.event("left_out", local, reason="the choice of what ran last")
-    for event in events:
-        log.event(**event)
-    if gone:
-        about = msgspec.structs.replace(read_record(folder / process.FILE, process.ProcessRecord), gone=True)
-        (folder / process.FILE).unlink()
-        write_file(folder / process.FILE, encode(about))
-    else:
-        log.event("end")
-    log.close()

@@ -17,10 +17,11 @@ try:
     import triton.experimental.gluon  # noqa: F401  it checks for compiled functions when it is first imported, later
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
-    from triton.runtime.interpreter import InterpreterBuilder
-    from triton.runtime.interpreter import InterpreterOptions as Options
-    from triton.runtime.interpreter import TensorHandle as Handle
-    from triton.runtime.jit import JITFunction, mangle_type
+    from triton.runtime.interpreter import InterpreterBuilder as InterpreterBuilder
+    from triton.runtime.jit import JITFunction as JITFunction
+    from triton.runtime.jit import mangle_type
+
+    Handle = interpreter.TensorHandle
 except (ImportError, AttributeError) as error:
     raise PackageMissingError(
         "graphdbg does not know the interpreter of this version of Triton", str(error), "pip install 'graphdbg[triton]'"
@@ -55,16 +56,3 @@ type_of = mangle_type
 """Triton's name for the type of a launch argument: "*fp32", "i32", "fp32"."""
 implicit = interpreter._implicit_cvt
 """Converts a launch argument that is no tensor as the interpreter does."""
-
-__all__ = [
-    "ROUND_TO_ZERO",
-    "Handle",
-    "InterpreterBuilder",
-    "JITFunction",
-    "Options",
-    "atomic_name",
-    "implicit",
-    "interpreter",
-    "numpy_type",
-    "type_of",
-]

@@ -22,7 +22,7 @@ import triton.language as tl
 from ....dumps.errors import PackageMissingError
 from ...live.rung import CannotRun
 from . import libdevice
-from ._triton import ROUND_TO_ZERO, Handle, InterpreterBuilder, Options, atomic_name, numpy_type
+from ._triton import ROUND_TO_ZERO, Handle, InterpreterBuilder, atomic_name, interpreter, numpy_type
 from .memory import Memory
 
 CODED: dict[Any, tuple[torch.dtype, Any]] = {
@@ -159,17 +159,11 @@ class Builder(InterpreterBuilder):
         self.memory = Memory()
         self.wait: Callable[[], None] = alone
         self.asked, self.patience = 0, 1_000_000
-        self.options = Options(sanitize_overflow=False, debug=True)
+        self.options = interpreter.InterpreterOptions(sanitize_overflow=False, debug=True)
 
     # memory
 
-    def create_load(self, ptr: Any, *policy: Any) -> Any:  # cache policy: two arguments up to Triton 3.8, then one
-        return self.create_masked_load(ptr, None, None)
-
-    def create_store(self, ptr: Any, value: Any, *policy: Any) -> Any:
-        return self.create_masked_store(ptr, value, None)
-
-    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any) -> Any:
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any) -> Any:  # without a mask: of ones
         kind = ptrs.get_element_ty()
         dtype = numpy_type(kind)
         filled = None if other is None else other.data

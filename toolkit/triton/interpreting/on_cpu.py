@@ -5,6 +5,11 @@ Allocation functions give CPU tensors; device guards and streams do nothing; ope
 their result on the CPU; the layout check of a library call gives the result the GPU's layout instead of failing.
 GPU-only library calls are those of `toolkit.live.gpu_only`; one that is missing there is refused by name.
 
+Kernels may draw random numbers as Inductor's C++ kernels do, so that a graph judged on the CPU has one reference for
+both: Triton's functions derive other numbers from the same Philox words. The functions that Inductor's kernels call are
+replaced for the time of a judgement; everything else runs unchanged. A kernel that calls `tl.philox` itself is not
+affected.
+
 For example:
 
     with answers(session):
@@ -16,18 +21,21 @@ For example:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
+import triton.language as tl
 
 from ....dumps.allowlist import words
 from ... import torch_private as t
-from ...live import gpu_only
+from ...live import eager, gpu_only
 from ...live.rung import CannotRun
 from ...torch_private import all_replaced
 from .. import pretended
+from ._triton import Handle
 
 
 class _Calls(t.TorchDispatchMode):
@@ -140,3 +148,43 @@ def running(session: Any) -> Iterator[None]:
     }
     with all_replaced((torch.cuda, name, value) for name, value in answered.items()), _Calls(session):
         yield
+
+
+def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
+    """Within the block, kernels draw as Inductor's C++ kernels do; to be used inside `interpreted()`."""
+    functions: list[tuple[Any, str, Callable[..., Any]]] = [
+        (tl, "rand", _rand),
+        (tl, "randn", _randn),
+        (t.triton_helpers, "rand4x", _rand),
+        (t.triton_helpers, "randn4x", _randn),
+        (t.triton_helpers, "randint64", _randint),
+    ]
+    return all_replaced(row for row in functions if hasattr(*row[:2]))
+
+
+def _rand(seed: Any, offset: Any, *_: Any) -> Any:
+    return _tensor(eager.rand_at(_index(offset), _seed(seed)), tl.float32)
+
+
+def _randn(seed: Any, offset: Any, *_: Any) -> Any:
+    return _tensor(eager.randn_at(_index(offset), _seed(seed)), tl.float32)
+
+
+def _randint(seed: Any, offset: Any, low: Any, high: Any) -> Any:
+    return _tensor(eager.randint_at(_number(low), _number(high), _index(offset), _seed(seed)), tl.int64)
+
+
+def _index(offset: Any) -> torch.Tensor:
+    return torch.from_numpy(np.array(offset.handle.data, np.int64) & 0xFFFFFFFF)
+
+
+def _seed(seed: Any) -> torch.Tensor:
+    return torch.tensor(_number(seed))
+
+
+def _number(value: Any) -> int:
+    return int(value.handle.data.flat[0]) if isinstance(value, tl.tensor) else int(value)
+
+
+def _tensor(numbers: torch.Tensor, kind: Any) -> Any:
+    return tl.tensor(Handle(numbers.numpy(), kind), tl.block_type(kind, list(numbers.shape)))

@@ -155,9 +155,8 @@ class Interpretation:
     @contextlib.contextmanager
     def open(self) -> Iterator[Interpretation]:
         """Interprets the kernels that are defined inside the block. To be opened inside `pretending`."""
-        from .drawing import drawing_like_cpu
         from .language import interpreted
-        from .on_cpu import answers
+        from .on_cpu import answers, drawing_like_cpu
 
         draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
         making, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_loaded(self._loaded)
