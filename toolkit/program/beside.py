@@ -213,9 +213,8 @@ class Beside:
             return comparing.judged(rung, key, part, eager, got, loose, noise, levels, alone)
 
         @functools.cache
-        def alone() -> set[str]:
-            run("eager", mode=(mode := Narrow()))
-            return mode.kinds
+        def alone() -> dict[str, Any]:
+            return run("eager", mode=Narrow()).values
 
         if not part:
             self.compared = compared

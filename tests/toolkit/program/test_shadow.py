@@ -572,6 +572,26 @@ def test_a_nan_that_an_operation_makes_in_eager_alone_is_no_fault_of_a_kernel_th
     assert verdict == "fails" or "eager's alone makes NaN" in found.calls[0].rows[-1].verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lone"),
+    [
+        (torch.float16, lambda x: x[:2] ** 2 - x[:2] ** 2),
+        (torch.float32, lambda x: x[:2] @ torch.tensor([1e30, -1e30], dtype=x.dtype)),
+    ],
+)
+def test_a_nan_that_eager_alone_makes_does_not_excuse_another_that_a_kernel_lost(
+    dtype: torch.dtype, lone: Any, tmp_path: Path
+) -> None:
+    def lossy(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return lambda x: [lone(x.double()).to(dtype), x.abs().nan_to_num()]
+
+    most = torch.finfo(dtype).max
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(lambda x: (lone(x), x.abs()), backend=lossy)
+        step(torch.tensor([most, most, math.nan], dtype=dtype))
+    assert found.verdict.failed and "result[1]: 1 of 3 elements are not nan" in found.summary, found.summary
+
+
 @pytest.mark.parametrize("always", [True, False])
 def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(always: bool) -> None:
     values, runs = torch.ones(8), iter(range(1, 99))
@@ -664,7 +684,8 @@ def test_what_torch_compiles_in_eager_mode_too_has_its_gradients(tmp_path: Path)
 @pytest.mark.parametrize(("dtype", "verdict"), [(torch.float16, "rounding"), (torch.float32, "fails")])
 def test_what_overflows_in_eagers_half_precision_alone_is_no_reference(dtype: torch.dtype, verdict: str) -> None:
     eager, got = (comparing.Left({"result": torch.tensor(of, dtype=dtype)}) for of in ([math.nan, 1.0], [2.0, 1.0]))
-    row = comparing.judged("inductor", "inductor", "forward", eager, got, {}, lambda _: {}, {})
+    alone = got.values if dtype == torch.float16 else eager.values
+    row = comparing.judged("inductor", "inductor", "forward", eager, got, {}, lambda _: {}, {}, lambda: alone)
     assert row.verdict.verdict == verdict, row.verdict
     eager, broken = (comparing.Left({"result": torch.tensor(of, dtype=dtype)}) for of in ([2.0, 1.0], [2.0, math.nan]))
     row = comparing.judged("inductor", "inductor", "forward", eager, broken, {}, lambda _: {}, {})
