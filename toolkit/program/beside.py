@@ -19,6 +19,7 @@ import io
 import sys
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from ...dumps.wording import listed
 from .. import torch_private as t
 from ..live import torch_state
 from ..live.eager import clone_inputs
-from ..live.execution import settle
+from ..live.execution import same_bits, settle
 from ..live.spec import modes
 from ..numerics.comparison import significant_strides
 from ..verdicts.mismatches import NodeMismatch
@@ -116,6 +117,8 @@ class Beside:
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
+        self.theirs: dict[int, tuple[str, weakref.ref[torch.Tensor]]] = {}
+        """The name of each result and the gradient that arrived at it, which lives on where the program holds it."""
         self.queued = self.drawn = self.spoilt = self.plain = False
         self.as_compiled = False
         """Whether eager runs take the branch of compiled code, as if `torch.compiler.is_compiling()`."""
@@ -542,7 +545,8 @@ class Beside:
 
     def watch(self, result: Any) -> None:
         """Registers hooks on the results, so that the next backward through them is judged, too."""
-        roots = [tensor for _, tensor in leaves_of(result) if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
+        named = [(name, leaf) for name, leaf in leaves_of(result, "result") if isinstance(leaf, torch.Tensor)]
+        roots = [(name, tensor) for name, tensor in named if tensor.requires_grad]
         if not roots or self.call.why or (self.shadow.departed and not self.shadow.go_on):
             return
         history = [name for name, tensor in self.start.reached.tensors if tensor.requires_grad and not tensor.is_leaf]
@@ -554,14 +558,14 @@ class Beside:
             self.call.notes.append("gradients are not compared under compiled autograd")
             return
         self.outputs = len(roots)
-        for at, root in enumerate(roots):
-            root.register_hook(functools.partial(self._arrived, at))
+        for at, (name, root) in enumerate(roots):
+            root.register_hook(functools.partial(self._arrived, at, name))
 
-    def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
+    def _arrived(self, at: int, name: str, gradient: torch.Tensor | None) -> None:
         """Records the gradient that arrived at result number `at`; None where the loss does not use that result."""
         if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or watched_by():
             return
-        self.given[at] = gradient.detach().clone()
+        self.given[at], self.theirs[at] = gradient.detach().clone(), (name, weakref.ref(gradient))
         if not self.queued:
             with contextlib.suppress(Exception):
                 t.look_up("autograd_engine").queue_callback(self.after)
@@ -575,6 +579,7 @@ class Beside:
         with self.shadow.inside(), self.shadow.turn() as ours:
             self.shadow.guarded(self._backward) if ours else None
         self.given.clear()
+        self.theirs.clear()
 
     def _backward(self) -> None:
         now: Any = StartState(self.start.reached)
@@ -618,7 +623,8 @@ class Beside:
         with self._unseen(rung), hooks:
             try:
                 with self._rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
-                    gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
+                    given = [gradient.clone() for gradient in self.given.values()]  # a backward may write into them
+                    gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique, given)
                 settle()
             except Exception as error:  # noqa: BLE001 - errors are compared, too
                 return left._replace(error=error)
@@ -626,11 +632,16 @@ class Beside:
             f"gradient of {name}": comparing.kept(torch.zeros_like(leaf) if gradient is None else gradient)
             for (name, leaf), gradient in zip(unique, gradients, strict=True)
         }
+        for (at, before), after in zip(self.given.items(), given, strict=True):
+            name, theirs = self.theirs.get(at, ("", lambda: None))
+            if theirs() is not None and not same_bits(before, after):
+                values[f"the gradient given to {name}, written"] = comparing.kept(after)
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
 
-    def _backpropagated(self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]]) -> Sequence[Any]:
+    def _backpropagated(
+        self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]], given: list[torch.Tensor]
+    ) -> Sequence[Any]:
         roots = [outputs[at] for at in self.given]
-        given = [gradient.clone() for gradient in self.given.values()]  # a backward may write into what it is given
         return torch.autograd.grad(roots, [leaf for _, leaf in leaves], given, allow_unused=True)
 
     # what departs

@@ -503,6 +503,23 @@ def test_a_backward_that_only_compiled_code_takes_is_no_fault(tmp_path: Path) ->
     assert "on the path of torch.compiler.is_compiling(), but its results differ without: " in found.summary
 
 
+class _Writing(_Scaled):
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad.mul_(2)
+
+
+@pytest.mark.parametrize(("own", "word"), [(True, "fails"), (False, "ok")])
+def test_a_write_into_the_gradient_counts_where_the_program_holds_it(own: bool, word: str, tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        result = torch.compile(lambda x: _Writing.apply(model(x)), backend="aot_eager")(torch.ones(3))
+        given = torch.ones(3)
+        result.backward(given) if own else (2 * result).backward(given)
+    assert found.verdict.verdict == word, found.summary
+    assert not own or "the gradient given to result is left as it was, eager changes it in place" in found.summary
+
+
 class _Asked(torch.nn.Module):
     """Counts how often the condition of a loop is asked."""
 
