@@ -104,6 +104,12 @@ def _on_device(part: str) -> Callable[..., Any]:
     return made
 
 
+def _memory(tensor: torch.Tensor) -> int:
+    """What tells the memory of a plain tensor from that of others; 0 for other tensors, and where there is none."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return tensor.untyped_storage()._cdata if plain and tensor.numel() and not tensor.is_meta else 0
+
+
 def _broadcasts(replica: DistributedDataParallel) -> bool:
     return replica.broadcast_buffers and any(True for _ in replica.module.buffers())
 
@@ -403,20 +409,21 @@ class Beside:
         """Compares the program's own call with eager: it may have used code compiled for an earlier call. `compiled`:
         whether this call was seen to compile."""
         eager, self.eager = self.eager, {}
-        named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
+        named = {name: value for name, value in values.items() if name in eager or comparing.SHARES in name}
         compared, self.compared = self.compared, None
         if self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows):
             return
-        if not named or comparing.agree(eager, {**eager, **named}):
+        left = {**eager, **named}
+        if not named or (len(left) == len(eager) and comparing.agree(eager, left)):
             return
         after = StartState(self.start.reached)
         try:
-            row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
+            row = compared(Left(left))
             if not row.verdict.failed:
                 return
-            left = Left(eager)
-            if (unlike := self._unlike(row, left, Left(named))) is not None:
-                self._repeats(self.call.rows[0], left, unlike, comparing.unsteady(eager, unlike.values))
+            begun = Left(eager)
+            if (unlike := self._unlike(row, begun, Left(named))) is not None:
+                self._repeats(self.call.rows[0], begun, unlike, comparing.unsteady(eager, unlike.values))
                 self.shadow.write(self.call)
                 return
             self.call.compiled |= compiled
@@ -527,9 +534,11 @@ class Beside:
         in_place = [(name, tensor) for name, tensor in written if not counts(name, tensor)]
         values.update({f"{name}, written": comparing.kept(tensor) for name, tensor in in_place})
         given = {id(value): value for value in t.tree_leaves((args, kwargs))} if own else {}
-        for key, copy in self.copies.items():
-            copy = given.get(key, copy)
-            values[f"{self.place[key]}, as it is afterwards"] = comparing.kept(copy)
+        copies = {self.place[key]: given.get(key, copy) for key, copy in self.copies.items()}
+        values.update({f"{name}, as it is afterwards": comparing.kept(copy) for name, copy in copies.items()})
+        held = {_memory(tensor): name for name, tensor in [*self.start.reached.tensors, *copies.items()]} | {0: ""}
+        shared = [(name, other) for name, tensor in tensors if (other := held.get(_memory(tensor)))]
+        values |= {f"{name}{comparing.SHARES}{other}": True for name, other in shared}
         values.update({name: comparing.kept(gradient) for name, gradient in gradients})
         self.touched |= {id(tensor) for _, tensor in written}
         changed = self.start.changed()

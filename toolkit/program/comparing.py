@@ -45,7 +45,8 @@ _UNITS = 1 << 20
 _ROUNDED = "differs as rounding alone may move it"
 _ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
-"""Suffix of the key that records that a result requires grad."""
+SHARES = " shares the memory of "
+"""In keys: that a result requires grad, or is a view of what the call was given or holds."""
 
 OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
 """The exception that an operator raised on fake tensors, as Dynamo repeats it."""
@@ -203,7 +204,7 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
     """The sentence about a value that only one of the two runs has."""
     if not name:
         return "what it leaves comes in another order"
-    if name.endswith(REQUIRES):
+    if name.endswith(REQUIRES) or SHARES in name:
         return f"{name}, eager's does not" if name in got else f"{name} with eager alone"
     if name.startswith(("result", "gradient")):
         return f"{name} is missing" if name in eager else f"{name} is there, and not in eager's"

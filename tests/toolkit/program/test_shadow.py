@@ -520,6 +520,18 @@ def test_a_write_into_the_gradient_counts_where_the_program_holds_it(own: bool, 
     assert not own or "the gradient given to result is left as it was, eager changes it in place" in found.summary
 
 
+@pytest.mark.parametrize(("beside", "word"), [(True, "fails"), (False, "fails"), (None, "ok")])
+def test_a_result_that_is_the_input_where_eagers_is_not_departs(beside: bool, word: str, tmp_path: Path) -> None:
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        itself = beside is not None and beside is torch._inductor.config.fallback_random  # on in graphdbg's runs alone
+        return lambda x: [x if itself else x + 0]
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: x + 0, backend=backend)(torch.ones(3))
+    assert found.verdict.verdict == word, found.summary
+    assert word == "ok" or "result shares the memory of x, eager's does not" in found.summary
+
+
 class _Asked(torch.nn.Module):
     """Counts how often the condition of a loop is asked."""
 
