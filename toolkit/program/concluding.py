@@ -319,6 +319,11 @@ def concluded(
     by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
     later = with_program("triage", command, "--calls", f"{seen}:{min(program.most, seen + 10)}")
     going_on = later if program.most > seen else []
+    script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
+    plain = ["python", *command] if script else command
+    lost = any(candidate.lost for candidate in program.calls)
+    blocking = "CUDA_LAUNCH_BLOCKING=1 " if lost else ""  # the line of the program is then that of the kernel
+    alone = [f"env {blocking}TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
     elif (
@@ -330,15 +335,10 @@ def concluded(
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
         again = with_program("triage", command) if program.most and not program.missed else []
-        steps = [] if code else [*again, *recording[:1]]
+        steps = alone * (not by_somebody) if code else [*again, *recording[:1]]
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*steps)
     elif code:
         triaged.verdict = _ended(program, died, folder, hung or late, code)
-        script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
-        plain = ["python", *command] if script else command
-        lost = any(candidate.lost for candidate in program.calls)
-        blocking = "CUDA_LAUNCH_BLOCKING=1 " if lost else ""  # the line of the program is then that of the kernel
-        alone = [f"env {blocking}TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             with_inputs = [*alone, *recorded(command, "--when", "error")]

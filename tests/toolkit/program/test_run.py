@@ -265,6 +265,8 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     )
     for words in (["train.py", "--big"], ["-m", "train"]):
         bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
+        none = concluded(Program(), tmp_path, JudgedCall(), words, 1).verdict  # before any compiled call
+        assert none.next == bare.next
         assert bare.next == [f"env TORCHDYNAMO_DISABLE=1 python {' '.join(words)}"]
     limit = Program([right], {"step train.py:3": 9}, most=9, raised="FailOnRecompileLimitHit: Hard failure")
     record, judge = concluded(limit, tmp_path, JudgedCall(), ["train.py"], 1).verdict.next
