@@ -113,7 +113,7 @@ def match_text(matches: Sequence[Application]) -> str:
     """A pattern match in words: its handler and its nodes. Of several, which are off together, some may be innocent."""
     first = matches[0]
     where = f" ({first.line})" if first.line else ""
-    which = f"one or more of {len(matches)} matches of " if len(matches) > 1 else ""
+    which = f"one or more of {counted(len(matches), 'match', 'matches')} of " if len(matches) > 1 else ""
     return f"{which}the pattern `{first.name}`{', the first' * bool(which)} on nodes {first.label}{where}"
 
 

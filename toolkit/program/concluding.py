@@ -54,6 +54,7 @@ from .records import (
 )
 
 TIMES, LIMIT_S, LEAST_S = 3, 600.0, 60.0
+"""LEAST_S: how much of a long limit is kept for the graphs of a call that departs, and for its repro."""
 WITHOUT = "--without-fault"
 
 
@@ -103,8 +104,7 @@ class Repro(msgspec.Struct, frozen=True):
 
 def verified(call: Call, python: str, until: float = math.inf) -> Repro:
     """Runs the repros that were written for a call, and keeps the one that shows the failure. They run until the time
-    `until`, but at least LEAST_S."""
-    until = max(until, time.monotonic() + LEAST_S)
+    `until`."""
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
     written, folder = Path(call.repro), Path(call.repro).parent
