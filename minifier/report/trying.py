@@ -21,6 +21,7 @@ import contextlib
 import hashlib
 import math
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
@@ -250,7 +251,8 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     first = shown = None
     for script in candidates(offs(case)[0]):
         if first is not None and asked.late:
-            asked.narrate("other ways to write the repro were not tried: the time was over (--max-time)")
+            other = f"graphdbg report {shlex.quote(str(saved.path.parent))} tries other ways to write it"
+            asked.narrate(f"the time was over (--max-time) before a repro showed it: {other}")
             break
         beside = f" and {', '.join(script.case.modules)} imported" if script.case.imports else ""
         beside += "" if script.case.whole else " without fullgraph=True"

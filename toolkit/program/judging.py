@@ -39,6 +39,9 @@ from .records import BACKENDS, PROGRAM, Call, Program, departing
 Report = Callable[[str], object]
 
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
+_LEAST_S = 60.0
+"""Graphs are judged for at least this long, even when the time is up: otherwise nobody knows whether a graph is at
+fault."""
 MEANS = {
     "dynamo": "Dynamo's own work: what it captures, resumes and puts back",
     "aot_eager": "AOTAutograd's own work, in its tracing or around the graphs",
@@ -127,7 +130,7 @@ def _judge(
     until: float,
 ) -> None:
     with opened(server) as used:
-        seconds = min(_JUDGING_S, max(1.0, until - time.monotonic()))
+        seconds = min(_JUDGING_S, max(_LEAST_S, until - time.monotonic()))
         triage = triage_run(run, server=used, imports=imports, max_time_s=seconds, report=report)
         judged.verdict, judged.text = triage.verdict, triage.summary
         rounded = [row for row in triage.graphs if row.verdict.verdict == "rounding"]
