@@ -532,6 +532,13 @@ def test_a_result_that_is_the_input_where_eagers_is_not_departs(beside: bool, wo
     assert word == "ok" or "result shares the memory of x, eager's does not" in found.summary
 
 
+def test_a_copy_in_place_of_the_input_is_no_departure(tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found") as found:
+        drop = torch.compile(lambda x: torch.nn.functional.dropout(x, training=False), backend="aot_eager")
+        drop(torch.ones(3))
+    assert found.verdict.verdict == "ok", found.summary
+
+
 class _Asked(torch.nn.Module):
     """Counts how often the condition of a loop is asked."""
 
