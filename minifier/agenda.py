@@ -37,11 +37,16 @@ class RestartAsked(Exception):
         self.number = number
 
 
+KEPT = 0.25
+"""The share of the time that is kept for the verification and the repro."""
+
+
 @dataclass
 class SearchLimits:
     """Limits of one minification; None is no limit. The clock starts when the object is made.
 
-    `reserved`: how many of the queries are kept for the verification after the search.
+    `reserved`: how many of the queries are kept for the verification after the search; where any are, KEPT of the time
+    is, too.
     """
 
     max_seconds: float | None = None
@@ -58,11 +63,15 @@ class SearchLimits:
         return None if self.max_queries is None else max(0, self.max_queries - self.reserved - queries)
 
     def seconds_left(self) -> float | None:
-        """Seconds until the time limit; None: no limit."""
-        return None if self.max_seconds is None else max(0.0, self.max_seconds - self.seconds())
+        """Seconds that the search still has; None: no limit."""
+        return None if self.max_seconds is None else max(0.0, self.max_seconds - self._kept_s - self.seconds())
+
+    @property
+    def _kept_s(self) -> float:
+        return KEPT * (self.max_seconds or 0.0) if self.reserved else 0.0
 
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time of the search is over."""
         return self.seconds_left() == 0
 
     def check(self, queries: int) -> None:
@@ -72,7 +81,8 @@ class SearchLimits:
             queries_run = counted(queries, "query was", "queries were")
             raise SearchStopped(f"{queries_run} made{kept} (--max-queries {self.max_queries})")
         if self.late():
-            raise SearchStopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")
+            kept = f", {self._kept_s:.0f} s more are for verification" if self._kept_s else ""
+            raise SearchStopped(f"{self.seconds():.0f} s have passed{kept} (--max-time {self.max_seconds:g})")
 
 
 FIRST = "switches"

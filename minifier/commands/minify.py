@@ -3,6 +3,7 @@ way."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import signal
 import time
@@ -191,6 +192,7 @@ def minify(
         saved, address = _graph(graph, options)
     except NothingToReduceError as error:
         raise SystemExit(_nothing(error, as_json)) from error
+    until = began + (options.max_time or math.inf)
     if options.max_time is not None:
         left_s = options.max_time - round(time.monotonic() - began)
         options = replace(options, max_time=max(left_s, 1.0))
@@ -200,7 +202,7 @@ def minify(
     while True:
         try:
             with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as bare:
-                code = _run(saved, folder, options, where | {"life": life}, as_json, bare)
+                code = _run(saved, folder, options, where | {"life": life}, as_json, bare, until)
             break
         except CannotJudgeError as error:
             if not error.wider or where["named"] == graph:  # the user named it
@@ -238,7 +240,13 @@ def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
 
 
 def _run(
-    saved: Any, out: Path, options: MinifyOptions, where: dict[str, Any], as_json: bool, bare: ForkServer | None
+    saved: Any,
+    out: Path,
+    options: MinifyOptions,
+    where: dict[str, Any],
+    as_json: bool,
+    bare: ForkServer | None,
+    until: float,
 ) -> int:
     from ...toolkit.replaying.after_failure import unlike_the_record
     from ..minified import Interrupted
@@ -269,7 +277,7 @@ def _run(
     if not code:
         life.log.tell(Stepped("report", result.queries))
         try:
-            report = _report(result, out, options, bare)
+            report = _report(result, out, options, bare, until)
         except KeyboardInterrupt:
             code = 130
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
@@ -314,7 +322,9 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
     return error.exit_code
 
 
-def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServer | None) -> Report | None:
+def _report(
+    result: Minified, out: Path, options: MinifyOptions, bare: ForkServer | None, until: float
+) -> Report | None:
     """Writes repro.py and issue.md beside the case; where that fails, prints why and returns None."""
     from ...dumps.store import load_graph
     from ..report.bundle import emit_report, write_report
@@ -326,7 +336,7 @@ def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServe
     about: dict[str, Any] = {"signature": result.signature, "rung": options.rung, "imports": options.imports}
     try:
         case, original = load_graph(result.path), result.original[0]
-        return emit_report(case, out, **about, original=original, bare=bare, trusted=True)
+        return emit_report(case, out, **about, original=original, bare=bare, trusted=True, until=until)
     except GraphdbgError as error:
         say(f"no report was written: {error.said}")
         return None

@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from ...dumps.torchside.history import Base, bases_of, computed
 from ...dumps.torchside.node_meta import fake_of
 from ...toolkit import torch_private as t
 from ...toolkit.cutting.atoms import is_symbolic
@@ -138,8 +139,8 @@ def within(flat: torch.Tensor, old: int, new: int) -> torch.Tensor:
 
 
 def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """A tensor of `shape` with the values of `flat`; its dimensions lie in memory in the same order as those of
-    `like`."""
+    """A tensor of `shape` with the values of `flat`; its dimensions lie in memory in the same order as those of `like`,
+    and it is a view where that is one."""
     strides, step = [0] * like.dim(), 1
     for dim in sorted(range(like.dim()), key=lambda dim: (like.stride(dim), -dim)):
         strides[dim] = 0 if like.stride(dim) == 0 and like.shape[dim] > 1 else step
@@ -147,7 +148,8 @@ def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.
     out = torch.empty_strided(tuple(shape), strides, dtype=like.dtype, device=like.device)
     if not isinstance(flat, t.FakeTensor):
         out.copy_(flat)
-    return out.requires_grad_(like.requires_grad)
+    bases = {at: Base(out.dtype, (step,), (1,), 0, *base[-2:]) for at, base in bases_of([like]).items()}
+    return computed([out.requires_grad_(like.requires_grad)], (), bases)[0]
 
 
 def resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:

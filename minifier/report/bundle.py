@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import math
 import re
 import shutil
 import zipfile
@@ -190,14 +191,15 @@ def emit_report(
     bare: ForkServer | None = None,
     trusted: bool = False,
     verdict: Verdict | None = None,
+    until: float = math.inf,
 ) -> issue.Report:
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/zip.
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from.
     `imports` are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes,
     a few more when the plainest program does not fail. `bare`: a server of programs that was started before. `trusted`:
-    the graph was just written by us, so that its targets are known to be on the allow-list. Raises UsageError when a
-    file exists.
+    the graph was just written by us, so that its targets are known to be on the allow-list. `until`: from that time on
+    no further program is tried. Raises UsageError when a file exists.
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     _refuse_taken(out, names)
@@ -233,7 +235,7 @@ def emit_report(
         happens=happens(signature.kind, signature.detail, report.verdict.fault),
     )
     chosen: ChosenProgram | None = None
-    with asking(case, saved, times, redactor, narrate, bare) as asked:
+    with asking(case, saved, times, redactor, narrate, bare, until) as asked:
         try:
             chosen = search(case, asked)
             _write_program(report, chosen, asked)

@@ -19,8 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
+import shlex
 import threading
+import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -57,7 +60,8 @@ MEMO = "repro.json"
 
 @dataclass(frozen=True)
 class ReportRuns:
-    """What all runs of a report share. `how`: arguments of `fresh.run_command`; `versions`: what they run on."""
+    """What all runs of a report share. `how`: arguments of `fresh.run_command`; `versions`: what they run on; `until`:
+    from that time on no other program is tried."""
 
     saved: SavedGraph
     times: int
@@ -65,6 +69,12 @@ class ReportRuns:
     narrate: Callable[[str], None]
     how: dict[str, Any]
     versions: str
+    until: float = math.inf
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() >= self.until
 
     def for_program(self, text: str) -> dict[str, Any]:
         """The `how` of a program; one that needs a GPU, or settings that are read on import, cannot begin where torch
@@ -120,13 +130,14 @@ def asking(
     redactor: Redactor,
     narrate: Callable[[str], None],
     bare: ForkServer | None = None,
+    until: float = math.inf,
 ) -> Generator[ReportRuns]:
     """Yields how programs of the case are run; one that shows the failure is run `times` times. `bare`: the server
     where they begin; started here where there is none."""
     with beginning(saved, case.trust) if bare is None else contextlib.nullcontext(bare) as begin:
         seed, wall = toolchain_seed(), wall_for(saved, case.trust)
         how = {"seed": seed, "path": homes_of(case.imports) if case.imports else [], "bare": begin, "wall": wall}
-        yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
+        yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text(), until)
 
 
 # -- the programs
@@ -239,6 +250,10 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     versions, saved = asked.versions, asked.saved
     first = shown = None
     for script in candidates(offs(case)[0]):
+        if first is not None and asked.late:
+            other = f"graphdbg report {shlex.quote(str(saved.path.parent))} tries other ways to write it"
+            asked.narrate(f"the time was over (--max-time) before a repro showed it: {other}")
+            break
         beside = f" and {', '.join(script.case.modules)} imported" if script.case.imports else ""
         beside += "" if script.case.whole else " without fullgraph=True"
         asked.narrate(
@@ -246,7 +261,7 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
         )
         candidate = tried(script, asked, Memo.of(script, saved, versions))
         if candidate.settled:
-            candidate = _switched(_narrowed(candidate, asked), asked)
+            candidate = candidate if asked.late else _switched(_narrowed(candidate, asked), asked)
             shown = shown or candidate
             if candidate.without is not None and candidate.without.code == fresh.GONE:
                 shown = candidate

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
-from graphdbg.minifier.agenda import SearchLimits
+from graphdbg.minifier.agenda import SearchLimits, SearchStopped
 from graphdbg.minifier.engine import Engine
 from graphdbg.minifier.log import Log
 from graphdbg.minifier.minified import Interrupted
@@ -42,6 +43,15 @@ def test_budget_of_time() -> None:
     result = Engine(problem(), budget=SearchLimits(max_seconds=0.0)).run(TIERS, WHOLE)
     assert result.queries == 0
     assert result.best is None
+
+
+def test_a_quarter_of_the_time_is_kept_for_the_verification() -> None:
+    limits = SearchLimits(1000.0, started=time.monotonic() - 800.0)
+    limits.check(0)
+    limits.reserved = 3
+    assert limits.late()
+    with pytest.raises(SearchStopped, match="s have passed, 250 s more are for verification"):
+        limits.check(0)
 
 
 def test_interruption_carries_the_best() -> None:

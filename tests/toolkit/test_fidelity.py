@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -56,3 +58,13 @@ def test_where_a_constant_tensor_lies_in_memory_is_not_compared_and_its_layout_i
     code = "_tensor_constant0 = None  # device(type='cpu') torch.int64 (3, 4) (4, 1) 7f7ffc747390\n"
     assert code_lines(code.replace("7f7ffc747390", "560a12")) == code_lines(code)
     assert code_lines(code.replace("(3, 4)", "(4, 3)")) != code_lines(code)
+
+
+def test_a_graph_without_kernels_has_no_code_to_compare(tmp_path: Path) -> None:
+    file = tmp_path / "output_code.py"
+    file.write_text("def call(args):\n    buf0 = empty(3)\n")
+    run: Any = [("backward", SimpleNamespace(id="0_0/backward", stage="backward", code_files=lambda: [file]))]
+    replayed = CompiledArtifacts()
+    for text in ("", file.read_text()):  # the forward returns its inputs
+        replayed._source(text)
+    assert replayed._compared(run, whole=True, code=True) == "same"

@@ -64,6 +64,17 @@ def test_an_overflow_of_eagers_alone_differs_by_rounding() -> None:
         assert compare(*three) is None
 
 
+@pytest.mark.parametrize("beyond", [INF, NAN])
+def test_as_many_beyond_float64_as_eager_has_itself_differ_by_rounding(beyond: float) -> None:
+    truth, eager = row(2.0, 3.0, -INF).double(), row(beyond, 3.0, -INF)
+    told = compare([truth], [eager], [row(2.0, beyond, -INF)], rounding=(0,))
+    assert told is not None and told.detail == "rounding"
+    many = compare([row(2.0, 3.0, 4.0).double()], [row(beyond, 3.0, 4.0)], [row(2.0, beyond, beyond)], check=["nan"])
+    assert many is not None and many.detail == str(beyond)
+    missing = compare([truth], [eager], [row(2.0, beyond, 1.0)], rounding=(0,), check=["nan"])
+    assert missing is not None and missing.detail == "no inf"
+
+
 def test_what_rounding_decides_is_not_missing() -> None:
     three = [row(INF).double()], [row(INF)], [row(1e30)]
     assert compare(*three, check=["nan"]) is not None

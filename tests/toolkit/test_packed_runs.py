@@ -74,7 +74,7 @@ def test_a_graph_of_an_archive_that_cannot_be_loaded_is_named_below_the_archive(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["replay", "check", "bisect"])
+@pytest.mark.parametrize("command", ["replay", "check", "bisect", "triage"])
 def test_a_graph_whose_operator_nothing_brings_back_cannot_be_told(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

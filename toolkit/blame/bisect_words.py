@@ -110,11 +110,11 @@ def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Applic
 
 
 def match_text(matches: Sequence[Application]) -> str:
-    """A pattern match in words: its handler and its nodes."""
+    """A pattern match in words: its handler and its nodes. Of several, which are off together, some may be innocent."""
     first = matches[0]
     where = f" ({first.line})" if first.line else ""
-    more = f" and {counted(len(matches) - 1, 'more match')}" if len(matches) > 1 else ""
-    return f"the pattern `{first.name}` on nodes {first.label}{where}{more}"
+    which = f"one or more of {counted(len(matches), 'match', 'matches')} of " if len(matches) > 1 else ""
+    return f"{which}the pattern `{first.name}`{', the first' * bool(which)} on nodes {first.label}{where}"
 
 
 def setting_text(setting: Setting) -> str:

@@ -11,7 +11,7 @@ import click
 
 from ...dumps.answers import found as keep_found
 from ...dumps.commands.options import json_option, seconds_option
-from ...dumps.errors import BadValueError, CommandLineError, OptionsExcludeError, WrongKindError
+from ...dumps.errors import BadValueError, CommandLineError, NotRegisteredError, OptionsExcludeError, WrongKindError
 from ...dumps.output import emit, say
 from ...dumps.store import Run, SavedGraph, is_script, resolve
 from ...dumps.tables import Column, on_terminal, one_line, render
@@ -23,7 +23,7 @@ from ..rungs import NAMES
 from ..rungs import known as known_rung
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given, number
 from ..verdicts.ladder_words import address, run_address
-from ..verdicts.verdict import NO_TIME, NOT_JUDGED, Verdict, with_flags
+from ..verdicts.verdict import NO_TIME, NOT_JUDGED, Verdict, unloadable, with_flags, with_trust_for
 from ..verdicts.verdict_words import all_known, around, first_line, known, said, word
 from .options import WithCommand, command_of, device_option, import_option, limit_option, seed_option, trust_option
 
@@ -178,14 +178,18 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         asked = climbed(saved, rungs, all=options["go_on"])
         start = {"event": "start", "graph": address(saved), "rungs": asked, "inputs": inputs_given(saved)}
         emit(start, as_json=True)
-    triaged = climb(
-        saved,
-        **_how(options),
-        max_time_s=options["max_time_s"],
-        rungs=rungs,
-        report=(lambda row: emit(row.event(), as_json=True)) if as_lines else _print_row,
-        begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
-    )
+    try:
+        triaged = climb(
+            saved,
+            **_how(options),
+            max_time_s=options["max_time_s"],
+            rungs=rungs,
+            report=(lambda row: emit(row.event(), as_json=True)) if as_lines else _print_row,
+            begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
+        )
+    except NotRegisteredError as error:
+        record = unloadable(error, saved.path).then(with_trust_for(saved, f"graphdbg triage {address(saved)}"))
+        triaged = Triage([], graph=address(saved), summary=f"Nothing was judged: {record.reason}.", verdict=record)
     if not options["rungs"]:
         keep(saved.run, {saved.id: known(triaged.verdict)})
     _end(triaged, [ladder_table(triaged)], as_json, as_lines)

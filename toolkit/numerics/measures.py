@@ -184,28 +184,33 @@ def not_finite(
     """The first difference in which elements are finite, NaN or infinite. `noise`: how many elements rounding may
     decide; `rounding`: whether a difference that it explains is returned, too.
 
-    A NaN or Inf where eager is finite is always reported. Where eager itself is not finite (NaN, +Inf, -Inf) another
-    value is wrong if the float64 reference agrees with eager and no rounding decides it, else it differs by rounding (a
-    half that overflows need not overflow in a fused kernel); without a reference nothing is known.
+    A NaN or Inf where eager is finite is wrong, unless rounding decides it: an overflow, or where eager has as many of
+    its own beyond float64's. Where eager itself is not finite (NaN, +Inf, -Inf) another value is wrong if the float64
+    reference agrees with eager and no rounding decides it, else it differs by rounding (a half that overflows need not
+    overflow in a fused kernel); without a reference nothing is known.
     """
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
         return None
     wanted, seen = map(testable, (want, have))
-    finite, elements = torch.isfinite(wanted), counted(have.numel(), "element")
+    finite, elements, rounded = torch.isfinite(wanted), counted(have.numel(), "element"), None
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
         affected = test(seen) & finite
-        count, edge = int(affected.sum()), 0
-        if count and name == "inf":
-            edge = int((affected & _overflows(truth, want, noise(index).apart)).sum())
+        count, edge, own = int(affected.sum()), 0, 0
+        if count and is_float(truth) and truth.shape == want.shape:
+            over = _overflows(truth, want, noise(index).apart)
+            own = int((test(wanted) & torch.isfinite(truth).to(want.device) & ~over).sum())
+            edge = int((affected & over).sum()) if name == "inf" else 0
         if count > edge:
-            return Difference(
-                "nan", index, name, None, f"{count - edge} of {elements} are {name} where eager's are finite"
-            )
-        if edge and rounding:
+            text = f"{count - edge} of {elements} are {name} where eager's are finite"
+            if count - edge > own:
+                return Difference("nan", index, name, None, text)
+            text = f"{text}, {own} of eager's where float64's are, {DECIDED}"
+        else:
             text = f"{edge} of {elements} overflow, {DECIDED}"
-            return Difference("accuracy", index, ROUNDING, edge / have.numel(), text)
+        if count and rounding:
+            rounded = Difference("accuracy", index, ROUNDING, count / have.numel(), text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
-        return None
+        return rounded
     wanted, got = classes(wanted), classes(seen)
     other = (wanted != 0) & (got != wanted)
     sure = other & (classes(truth).to(want.device) == wanted)
@@ -213,7 +218,7 @@ def not_finite(
     differ = sure if bool(sure.any()) else other
     count = int(differ.sum())
     if not count or (explained and not rounding):
-        return None
+        return rounded
     first = differ.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
     if explained:

@@ -19,6 +19,7 @@ import io
 import sys
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from ...dumps.wording import listed
 from .. import torch_private as t
 from ..live import torch_state
 from ..live.eager import clone_inputs
-from ..live.execution import settle
+from ..live.execution import same_bits, settle
 from ..live.spec import modes
 from ..numerics.comparison import significant_strides
 from ..verdicts.mismatches import NodeMismatch
@@ -91,6 +92,12 @@ def _on_device(part: str) -> Callable[..., Any]:
     return made
 
 
+def _memory(tensor: torch.Tensor) -> int:
+    """What tells the memory of a plain tensor from that of others; 0 for other tensors, and where there is none."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return tensor.untyped_storage()._cdata if plain and tensor.numel() and not tensor.is_meta else 0
+
+
 def _broadcasts(replica: DistributedDataParallel) -> bool:
     return replica.broadcast_buffers and any(True for _ in replica.module.buffers())
 
@@ -104,6 +111,8 @@ class Beside:
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
+        self.theirs: dict[int, tuple[str, weakref.ref[torch.Tensor]]] = {}
+        """The name of each result and the gradient that arrived at it, which lives on where the program holds it."""
         self.queued = self.drawn = self.spoilt = self.plain = False
         self.as_compiled = False
         """Whether eager runs take the branch of compiled code, as if `torch.compiler.is_compiling()`."""
@@ -201,9 +210,8 @@ class Beside:
             return comparing.judged(rung, key, part, eager, got, loose, noise, levels, alone)
 
         @functools.cache
-        def alone() -> set[str]:
-            run("eager", mode=(mode := Narrow()))
-            return mode.kinds
+        def alone() -> dict[str, Any]:
+            return run("eager", mode=Narrow()).values
 
         if not part:
             self.compared = compared
@@ -389,20 +397,21 @@ class Beside:
         """Compares the program's own call with eager: it may have used code compiled for an earlier call. `compiled`:
         whether this call was seen to compile."""
         eager, self.eager = self.eager, {}
-        named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
+        named = {name: value for name, value in values.items() if name in eager or comparing.SHARES in name}
         compared, self.compared = self.compared, None
         if self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows):
             return
-        if not named or comparing.agree(eager, {**eager, **named}):
+        left = {**eager, **named}
+        if not named or (len(left) == len(eager) and comparing.agree(eager, left)):
             return
         after = StartState(self.start.reached)
         try:
-            row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
+            row = compared(Left(left))
             if not row.verdict.failed:
                 return
-            left = Left(eager)
-            if (unlike := self._unlike(row, left, Left(named))) is not None:
-                self._repeats(self.call.rows[0], left, unlike, comparing.unsteady(eager, unlike.values))
+            begun = Left(eager)
+            if (unlike := self._unlike(row, begun, Left(named))) is not None:
+                self._repeats(self.call.rows[0], begun, unlike, comparing.unsteady(eager, unlike.values))
                 self.shadow.write(self.call)
                 return
             self.call.compiled |= compiled
@@ -513,9 +522,11 @@ class Beside:
         in_place = [(name, tensor) for name, tensor in written if not counts(name, tensor)]
         values.update({f"{name}, written": comparing.kept(tensor) for name, tensor in in_place})
         given = {id(value): value for value in t.tree_leaves((args, kwargs))} if own else {}
-        for key, copy in self.copies.items():
-            copy = given.get(key, copy)
-            values[f"{self.place[key]}, as it is afterwards"] = comparing.kept(copy)
+        copies = {self.place[key]: given.get(key, copy) for key, copy in self.copies.items()}
+        values.update({f"{name}, as it is afterwards": comparing.kept(copy) for name, copy in copies.items()})
+        held = {_memory(tensor): name for name, tensor in [*self.start.reached.tensors, *copies.items()]} | {0: ""}
+        shared = [(name, other) for name, tensor in tensors if (other := held.get(_memory(tensor)))]
+        values |= {f"{name}{comparing.SHARES}{other}": True for name, other in shared}
         values.update({name: comparing.kept(gradient) for name, gradient in gradients})
         self.touched |= {id(tensor) for _, tensor in written}
         changed = self.start.changed()
@@ -531,7 +542,8 @@ class Beside:
 
     def watch(self, result: Any) -> None:
         """Registers hooks on the results, so that the next backward through them is judged, too."""
-        roots = [tensor for _, tensor in leaves_of(result) if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
+        named = [(name, leaf) for name, leaf in leaves_of(result, "result") if isinstance(leaf, torch.Tensor)]
+        roots = [(name, tensor) for name, tensor in named if tensor.requires_grad]
         if not roots or self.call.why or (self.shadow.departed and not self.shadow.go_on):
             return
         history = [name for name, tensor in self.start.reached.tensors if tensor.requires_grad and not tensor.is_leaf]
@@ -543,14 +555,14 @@ class Beside:
             self.call.notes.append("gradients are not compared under compiled autograd")
             return
         self.outputs = len(roots)
-        for at, root in enumerate(roots):
-            root.register_hook(functools.partial(self._arrived, at))
+        for at, (name, root) in enumerate(roots):
+            root.register_hook(functools.partial(self._arrived, at, name))
 
-    def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
+    def _arrived(self, at: int, name: str, gradient: torch.Tensor | None) -> None:
         """Records the gradient that arrived at result number `at`; None where the loss does not use that result."""
         if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or aside.watched_by():
             return
-        self.given[at] = gradient.detach().clone()
+        self.given[at], self.theirs[at] = gradient.detach().clone(), (name, weakref.ref(gradient))
         if not self.queued:
             with contextlib.suppress(Exception):
                 t.look_up("autograd_engine").queue_callback(self.after)
@@ -564,6 +576,7 @@ class Beside:
         with self.shadow.inside(), self.shadow.turn() as ours:
             self.shadow.guarded(self._backward) if ours else None
         self.given.clear()
+        self.theirs.clear()
 
     def _backward(self) -> None:
         now: Any = StartState(self.start.reached)
@@ -607,7 +620,8 @@ class Beside:
         with self._unseen(rung), hooks:
             try:
                 with self._rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
-                    gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique)
+                    given = [gradient.clone() for gradient in self.given.values()]  # a backward may write into them
+                    gradients = [None] * len(unique) if lost else self._backpropagated(outputs, unique, given)
                 settle()
             except Exception as error:  # noqa: BLE001 - errors are compared, too
                 return left._replace(error=error)
@@ -615,11 +629,16 @@ class Beside:
             f"gradient of {name}": comparing.kept(torch.zeros_like(leaf) if gradient is None else gradient)
             for (name, leaf), gradient in zip(unique, gradients, strict=True)
         }
+        for (at, before), after in zip(self.given.items(), given, strict=True):
+            name, theirs = self.theirs.get(at, ("", lambda: None))
+            if theirs() is not None and not same_bits(before, after):
+                values[f"the gradient given to {name}, written"] = comparing.kept(after)
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
 
-    def _backpropagated(self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]]) -> Sequence[Any]:
+    def _backpropagated(
+        self, outputs: list[torch.Tensor], leaves: Sequence[tuple[str, torch.Tensor]], given: list[torch.Tensor]
+    ) -> Sequence[Any]:
         roots = [outputs[at] for at in self.given]
-        given = [gradient.clone() for gradient in self.given.values()]  # a backward may write into what it is given
         return torch.autograd.grad(roots, [leaf for _, leaf in leaves], given, allow_unused=True)
 
     # what departs

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -45,7 +45,8 @@ _UNITS = 1 << 20
 _ROUNDED = "differs as rounding alone may move it"
 _ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
-"""Suffix of the key that records that a result requires grad."""
+SHARES = " shares the memory of "
+"""In keys: that a result requires grad, or is a view of what the call was given or holds."""
 
 OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
 """The exception that an operator raised on fake tensors, as Dynamo repeats it."""
@@ -156,16 +157,18 @@ def judged(
     loose: Mapping[str, float],
     noise: NoiseOf,
     levels: Levels,
-    alone: Callable[[], Collection[str]] = tuple,
+    alone: Callable[[], Values] = dict,
 ) -> CallRung:
     """Judges one rung and returns its row. `key`: names the rung's layer; `loose`: the values that eager does not
     repeat, with their distance; `noise`: called only for a value beyond its tolerance and beyond the `levels` of
     earlier calls; `alone`: called only where eager's value has NaN or infinities that the rung's lacks, and returns
-    which of these only narrow operations cause (see `Narrow`)."""
+    eager's values without those that only narrow operations cause (see `Narrow`)."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
         return row
+    shared = {name: value for name, value in eager.values.items() if SHARES not in name or name in got.values}
+    eager = eager._replace(values=shared)  # eager's dropout at 0 is its input, compiled a copy, which harms nobody
     if list(eager.values) != list(got.values):
         missing = [name for name in eager.values if name not in got.values]
         extra = [name for name in got.values if name not in eager.values]
@@ -203,7 +206,7 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
     """The sentence about a value that only one of the two runs has."""
     if not name:
         return "what it leaves comes in another order"
-    if name.endswith(REQUIRES):
+    if name.endswith(REQUIRES) or SHARES in name:
         return f"{name}, eager's does not" if name in got else f"{name} with eager alone"
     if name.startswith(("result", "gradient")):
         return f"{name} is missing" if name in eager else f"{name} is there, and not in eager's"
@@ -237,28 +240,26 @@ def _formed(want: Any, have: Any) -> bool:
 
 
 def _difference(
-    name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf, alone: Callable[[], Collection[str]]
+    name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf, alone: Callable[[], Values]
 ) -> Difference | None:
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
-    half = want.dtype == torch.float16
-    difference = _compared(name, want, have, noise, ("nan", "inf") if half else ())
-    if not half and difference is not None and difference.detail in ("no nan", "no inf") and (lost := alone()):
-        difference = _compared(name, want, have, noise, lost)
+    difference = _compared(name, want, have, noise, want)
+    if difference is not None and difference.detail in ("no nan", "no inf"):
+        difference = _compared(name, want, have, noise, alone().get(name, want))
     allowed = 4.0 * loose.get(name, 0.0)
     if difference is not None and difference.kind == "accuracy" and allowed and apart(want, have) <= allowed:
         return difference._replace(detail="rounding")
     return difference
 
 
-def _compared(name: str, want: Any, have: Any, noise: NoiseOf, lost: Collection[str]) -> Difference | None:
-    """Compares two tensors. `lost`: "nan" and "inf" where eager's are no reference: an overflow in eager's float16,
-    say, need not occur where operations are fused."""
+def _compared(name: str, want: Any, have: Any, noise: NoiseOf, sure: torch.Tensor) -> Difference | None:
+    """Compares two tensors. `sure`: eager's value, without NaN and infinities that are no reference: an overflow in
+    eager's float16, say, need not occur where operations are fused."""
     truth = wide(want) if is_float(want) else want
-    if lost and is_float(want):
-        nan, inf = 0.0 if "nan" in lost else math.nan, 0.0 if "inf" in lost else math.inf
-        truth = truth.nan_to_num(nan, inf, -inf)
+    if sure is not want:
+        truth = torch.where(truth.isfinite(), truth, wide(sure))
     difference = None
     for samples in (1, SAMPLES):
         difference = compare(
@@ -399,13 +400,9 @@ class Rounding(EagerMode):
 
 
 class Narrow(EagerMode):
-    """Finds NaN and infinities that operations would not give in a wider dtype. `kinds`: "inf" and "nan" where an
-    operation leaves the range of float16 (a fused kernel computes in float32); "nan" where an operation by itself gives
-    NaN (GELU of an infinity in float32)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kinds: set[str] = set()
+    """Puts a wider dtype's values for NaN and infinities that an operation would not give there: where it leaves the
+    range of float16 (a fused kernel computes in float32) the largest float16, and for a NaN that an operation by itself
+    gives (GELU of an infinity in float32)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         wider = t.tree_map(_wider, (args, kwargs or {}))
@@ -413,15 +410,16 @@ class Narrow(EagerMode):
         leaves = t.tree_leaves(output)
         exact = getattr(getattr(func, "overloadpacket", None), "__name__", "") in EXACT  # uninitialised memory, say
         dense = [(at, leaf) for at, leaf in enumerate(leaves) if _dense(leaf)]
-        halves = {at: ~leaf.isfinite() for at, leaf in dense if leaf.dtype == torch.float16}
-        others = {at: leaf.isnan() for at, leaf in dense if not exact and at not in halves}
-        if any(bool(mask.any()) for mask in (*halves.values(), *others.values())):
-            with contextlib.suppress(Exception):  # an operator without a kernel for the wider dtype
+        narrow = {at: leaf.dtype == torch.float16 for at, leaf in dense if leaf.dtype == torch.float16 or not exact}
+        bad = {at: ~leaves[at].isfinite() if half else leaves[at].isnan() for at, half in narrow.items()}
+        if any(bool(mask.any()) for mask in bad.values()):
+            with contextlib.suppress(Exception), torch.no_grad():  # an operator without a kernel for the wider dtype
                 again = t.tree_leaves(func(*wider[0], **wider[1]))
-                if any(bool((again[at].isfinite() & mask).any()) for at, mask in halves.items()):
-                    self.kinds |= {"nan", "inf"}
-                if any(bool((~again[at].isnan() & mask).any()) for at, mask in others.items()):
-                    self.kinds.add("nan")
+                for at, mask in bad.items():
+                    most = torch.finfo(torch.float16).max if narrow[at] else math.inf
+                    right = again[at].isfinite() if narrow[at] else ~again[at].isnan()
+                    near = again[at].clamp(-most, most).to(leaves[at].dtype)
+                    leaves[at].data.copy_(torch.where(mask & right, near, leaves[at].data))
         return output
 
 

@@ -39,6 +39,7 @@ from . import records
 from .judging import MEANS, JudgedCall
 
 TIMES, LIMIT_S, LEAST_S = 3, 600.0, 60.0
+"""LEAST_S: how much of a long limit is kept for the graphs of a call that departs, and for its repro."""
 WITHOUT = "--without-fault"
 
 
@@ -88,8 +89,7 @@ class Repro(msgspec.Struct, frozen=True):
 
 def verified(call: records.Call, python: str, until: float = math.inf) -> Repro:
     """Runs the repros that were written for a call, and keeps the one that shows the failure. They run until the time
-    `until`, but at least LEAST_S."""
-    until = max(until, time.monotonic() + LEAST_S)
+    `until`."""
     if not call.repro:
         return Repro(why=call.unsaid or "the process ended before it")
     written, folder = Path(call.repro), Path(call.repro).parent
@@ -304,6 +304,11 @@ def concluded(
     by_somebody = launch.signal_text(code).removeprefix("signal ") in _ENDED
     later = with_program("triage", command, "--calls", f"{seen}:{min(program.most, seen + 10)}")
     going_on = later if program.most > seen else []
+    script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
+    plain = ["python", *command] if script else command
+    lost = any(candidate.lost for candidate in program.calls)
+    blocking = "CUDA_LAUNCH_BLOCKING=1 " if lost else ""  # the line of the program is then that of the kernel
+    alone = [f"env {blocking}TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
     if call is not None:
         triaged.verdict = departs(call, graphs, command)
     elif (
@@ -315,15 +320,10 @@ def concluded(
         triaged.verdict = _died(died, folder, hung, code).then(*recording)
     elif not program.calls:
         again = with_program("triage", command) if program.most and not program.missed else []
-        steps = [] if code else [*again, *recording[:1]]
+        steps = alone * (not by_somebody) if code else [*again, *recording[:1]]
         triaged.verdict = cannot_tell(_why_none(program, code)).then(*steps)
     elif code:
         triaged.verdict = _ended(program, died, folder, hung or late, code)
-        script = command and (command[0] in ("-m", "-c") or command[0].endswith(".py"))
-        plain = ["python", *command] if script else command
-        lost = any(candidate.lost for candidate in program.calls)
-        blocking = "CUDA_LAUNCH_BLOCKING=1 " if lost else ""  # the line of the program is then that of the kernel
-        alone = [f"env {blocking}TORCHDYNAMO_DISABLE=1 {shlex.join(plain)}"] if command else []
         if not by_somebody or hung or late:
             own = program.raised_in or (hung and died is not None and died.in_flight == "eager")
             with_inputs = [*alone, *recorded(command, "--when", "error")]

@@ -37,7 +37,7 @@ from ...dumps.errors import BadValueError, CannotStartError
 from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
 from ..isolation.heartbeat import BEAT_S
-from .concluding import ProgramTriage, concluded, verified, with_program
+from .concluding import LEAST_S, ProgramTriage, concluded, verified, with_program
 from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, TRACE_SIGNAL, VARIABLE, Program, read
 
@@ -85,8 +85,8 @@ def triage_program(
 ) -> ProgramTriage:
     """Runs the command once and judges its calls. `calls`: see `range_of`; `all`: go on after a call that departs;
     `output`: a folder that must not exist yet; `limit_s`: for one rung of one call; `max_time_s`: afterwards no call is
-    looked at, and a program in which a rung is still running is ended; `quiet`: the program's standard output goes to
-    standard error.
+    looked at, and a program in which a rung is still running is ended (of it LEAST_S, or a quarter, is kept for its
+    graphs, and as much for its repro); `quiet`: the program's standard output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
     """
@@ -97,22 +97,23 @@ def triage_program(
     first, last = range_of(calls)
     folder = new_folder(output)
     began = time.monotonic()
+    whole_s = max_time_s or DEFAULT_TIME_S
+    kept_s = min(LEAST_S, whole_s / 4)
     options = {
         "first": first,
         "last": last,
         "go_on": all or calls is not None,
         "recompiles": calls is None,
-        "seconds": max_time_s or DEFAULT_TIME_S,
+        "seconds": whole_s - 2 * kept_s,
     }
     scheduled = _scheduled(first, last, calls)
     report(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
-    program = _Program(words, folder, limit_s, report, began + (max_time_s or DEFAULT_TIME_S))
+    program = _Program(words, folder, limit_s, report, began + whole_s - 2 * kept_s, kept_s)
     program.run(options, quiet)
     left = program.read()
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
-    seconds: float = options["seconds"]
     flags = [*(["--calls", calls] if calls else []), *(["--limit", f"{limit_s:g}"] if limit_s else [])]
-    longer = with_program("triage", command, "--max-time", f"{max(60.0, 4 * seconds):.0f}", *flags)
+    longer = with_program("triage", command, "--max-time", f"{max(60.0, 4 * whole_s):.0f}", *flags)
     if (program.late or left.missed) and not triaged.verdict.failed:
         triaged.verdict = triaged.verdict.then(*longer, *triaged.verdict.next)
     triaged.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
@@ -124,13 +125,14 @@ def triage_program(
     failed = at.failed if at is not None and not program.signals and triaged.verdict.fault != "custom_op" else None
     if at is not None and failed is not None and (not shown or failed.rung in MEANS):
         report("running the program that shows it, 3 times in fresh processes") if at.repro else None
-        triaged.repro = verified(at, words[0] if python else sys.executable, program.until)
+        until = max(program.until + 2 * kept_s, time.monotonic() + kept_s)
+        triaged.repro = verified(at, words[0] if python else sys.executable, until)
         triaged.interrupted = triaged.repro.interrupted
         triaged.summary += f" {triaged.repro.sentence}"
         if triaged.repro.says != "shows" and not triaged.interrupted:  # minify has nothing to start from
             look = [f"graphdbg ls {shlex.quote(at.run)}"] if at.run else []
             others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
-            steps = [*look, *others] or (longer if program.late else [])
+            steps = others or look or (longer if program.late else [])
             triaged.verdict = msgspec.structs.replace(triaged.verdict, next=steps)
     elif at is not None and at.repro and shown:
         shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows the failure; the repro was not tried
@@ -148,9 +150,16 @@ class _Program:
     """The running program, with the state of its supervision."""
 
     def __init__(
-        self, words: list[str], folder: Path, limit_s: float | None, report: Report, until: float = math.inf
+        self,
+        words: list[str],
+        folder: Path,
+        limit_s: float | None,
+        report: Report,
+        until: float = math.inf,
+        kept_s: float = LEAST_S,
     ) -> None:
         self.words, self.folder, self.limit_s, self.report, self.until = words, folder, limit_s, report, until
+        self.kept_s = kept_s
         self.code, self.hung, self.late, self.judging = 0, "", "", False
         self.signals: list[int] = []
         self.next_look, self.killed, self.beat = 0.0, 0.0, dict[float, float]()
@@ -184,7 +193,8 @@ class _Program:
             with fork_server as server:
                 self.judging = True
                 try:
-                    how = self.report, program.modules, lambda: bool(self.signals), self.until - time.monotonic()
+                    left_s = max(0.0, self.until - time.monotonic()) + self.kept_s
+                    how = self.report, program.modules, lambda: bool(self.signals), left_s
                     self.graphs = judge_graphs(call, server, *how)
                 finally:
                     self.judging = False

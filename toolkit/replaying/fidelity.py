@@ -73,7 +73,7 @@ class CompiledArtifacts:
         self.graphs.append(graph_lines(live.encode(gm, id=f"x0_0/{stage}", stage=stage, sink=_Hashes())))
 
     def _source(self, text: str) -> None:
-        self.code.append(code_lines(text))  # "" for a graph without kernels
+        self.code += [code_lines(text)] if text else []  # "" for a graph without kernels, of which a run has no file
 
     def compare(self, outcome: Outcome | None = None) -> str | None:
         """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.

@@ -209,3 +209,11 @@ def test_a_pass_of_the_users_is_called_by_its_class() -> None:
     assert offered(live, "setting") == {"inductor.a_pass = train.P": ["its default"]}
     live.spec.config["inductor"]["a_pass"] = {"opaque": ["builtins.function", "<function pad_last at 0x7f>"]}
     assert offered(live, "setting") == {"inductor.a_pass = pad_last": ["its default"]}
+
+
+def test_an_input_of_another_size_is_still_a_view() -> None:
+    given = case(lambda x, y: [x.sin(), y], torch.arange(8.0).view(2, 4).t(), torch.ones(4))
+    smaller = pass_of("dims").apply(given, "dims 4 3")
+    assert shapes(smaller) == [(3, 2), (3,)]
+    assert [value._base is not None for value in smaller.inputs] == [True, False]
+    assert smaller.inputs[0].tolist() == given.inputs[0][:3].tolist()

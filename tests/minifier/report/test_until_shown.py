@@ -3,16 +3,25 @@ sure one."""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from graphdbg.dumps.program.repro import flaky_sentence, until_shown
+from graphdbg.dumps.pack.redact import Redactor
+from graphdbg.dumps.program.repro import Script, flaky_sentence, until_shown
+from graphdbg.dumps.store import SavedGraph
 from graphdbg.minifier.casefile import FailureRate
-from graphdbg.minifier.report.trying import candidates
+from graphdbg.minifier.report import trying
+from graphdbg.minifier.report.trying import ChosenProgram, Memo, ReportRuns, candidates, search
+from graphdbg.minifier.report.verify import Verification
+from graphdbg.toolkit.isolation.fresh import FreshRun
 
 from .cases import case_of, relu_record
 
@@ -54,6 +63,24 @@ def test_fresh_processes_until_one_shows_it(
     assert ended == ends
     assert says in out
     assert len((tmp_path / "repro.runs").read_text()) == runs
+
+
+@pytest.mark.parametrize(("until", "runs"), [(0.0, 1), (math.inf, 2)])
+def test_other_programs_are_tried_while_there_is_time(
+    until: float, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def passes(script: Script, asked: ReportRuns, known: Memo) -> ChosenProgram:
+        return ChosenProgram(script, Verification([FreshRun(0, "", 0.0)]), {})
+
+    said: list[str] = []
+    case = replace(case_of(relu_record("accuracy")), off="eager")
+    monkeypatch.setattr(trying, "tried", passes)
+    monkeypatch.setattr(trying, "candidates", lambda case, every=trying.candidates: islice(every(case), 2))
+    saved = SimpleNamespace(path=tmp_path, run=None)
+    search(case, ReportRuns(cast("SavedGraph", saved), 3, Redactor(), said.append, {}, "", until))
+    assert len([text for text in said if text.startswith("running a repro")]) == runs
+    over = f"the time was over (--max-time) before a repro showed it: graphdbg report {tmp_path.parent} tries other"
+    assert said[-1].startswith(over) is (runs == 1)
 
 
 def test_a_run_that_a_signal_ends_is_not_a_run_without_the_failure(tmp_path: Path) -> None:

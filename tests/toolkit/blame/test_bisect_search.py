@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphdbg.toolkit.blame.bisect import Search, _backend
 from graphdbg.toolkit.blame.bisect_narrowing import last_needed, narrow, single
 from graphdbg.toolkit.blame.bisect_records import Application, Bisection, Culprit, Effect, Subsystem
-from graphdbg.toolkit.blame.bisect_words import _sentence, conclude, finding_text
+from graphdbg.toolkit.blame.bisect_words import _sentence, conclude, finding_text, match_text
 from graphdbg.toolkit.blame.node_asking import NodeBlame
 from graphdbg.toolkit.blame.partners import ByNode
 
@@ -135,3 +135,10 @@ def test_the_inputs_of_a_wrong_node_are_called_right_only_where_they_were_seen(s
     Search(asking)._name("y", {"error": 0.5, "text": ""}, alone=False)
     assert ("on right inputs" in asking.found.sentence) == seen
     assert ("`unfold`, `mul` could not be returned" in asking.found.sentence) != seen
+
+
+def test_of_several_matches_that_are_off_together_some_may_be_innocent() -> None:
+    matches = [Application("pattern_matches", name="mm_plus_mm", label=f"mm_{at}", line="t.py:3") for at in (1, 2)]
+    assert match_text(matches[:1]) == "the pattern `mm_plus_mm` on nodes mm_1 (t.py:3)"
+    several = "one or more of 2 matches of the pattern `mm_plus_mm`, the first on nodes mm_1 (t.py:3)"
+    assert match_text(matches) == several

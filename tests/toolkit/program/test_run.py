@@ -26,7 +26,7 @@ import graphdbg
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.triage import triage as command
 from graphdbg.toolkit.isolation import launch
-from graphdbg.toolkit.program import judging
+from graphdbg.toolkit.program import judging, run
 from graphdbg.toolkit.program.comparing import Left, judged, said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
@@ -167,6 +167,22 @@ def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
     assert [one.startswith(begin) for one, begin in zip(found["next"], follows, strict=True)]
 
 
+@pytest.mark.parametrize(("whole_s", "calls_s", "kept_s"), [(1000.0, 880.0, 60.0), (120.0, 60.0, 30.0)])
+def test_graphs_and_repro_have_their_part_of_the_time(
+    whole_s: float, calls_s: float, kept_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(run._Program, "run", lambda program, options, quiet: given.append((program, options)))
+    triage_program([sys.executable, "-c", ""], output=tmp_path / "out", max_time_s=whole_s)
+    program, options = given[0]
+    assert (options["seconds"], program.kept_s) == (calls_s, kept_s)
+    call, program.signals, program.until = Call("1:1", "step", "train.py", 3, 0), [], 0.0
+    monkeypatch.setattr(run, "judgeable", lambda left: call)
+    monkeypatch.setattr(run, "judge_graphs", lambda call, server, *how: given.append(how[-1]) or JudgedCall())
+    program._judge(nullcontext())
+    assert given[-1] == kept_s
+
+
 def test_a_rung_at_work_when_the_time_is_over_convicts_nobody(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     os.utime(tmp_path / FILE, (0, 0))
@@ -265,6 +281,8 @@ def test_a_program_that_ends_badly_or_a_call_that_cannot_be_told_is_not_ok(tmp_p
     )
     for words in (["train.py", "--big"], ["-m", "train"]):
         bare = concluded(Program([right], raised="KeyError: 3"), tmp_path, JudgedCall(), words, 1).verdict
+        none = concluded(Program(), tmp_path, JudgedCall(), words, 1).verdict  # before any compiled call
+        assert none.next == bare.next
         assert bare.next == [f"env TORCHDYNAMO_DISABLE=1 python {' '.join(words)}"]
     limit = Program([right], {"step train.py:3": 9}, most=9, raised="FailOnRecompileLimitHit: Hard failure")
     record, judge = concluded(limit, tmp_path, JudgedCall(), ["train.py"], 1).verdict.next

@@ -503,6 +503,42 @@ def test_a_backward_that_only_compiled_code_takes_is_no_fault(tmp_path: Path) ->
     assert "on the path of torch.compiler.is_compiling(), but its results differ without: " in found.summary
 
 
+class _Writing(_Scaled):
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad.mul_(2)
+
+
+@pytest.mark.parametrize(("own", "word"), [(True, "fails"), (False, "ok")])
+def test_a_write_into_the_gradient_counts_where_the_program_holds_it(own: bool, word: str, tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        result = torch.compile(lambda x: _Writing.apply(model(x)), backend="aot_eager")(torch.ones(3))
+        given = torch.ones(3)
+        result.backward(given) if own else (2 * result).backward(given)
+    assert found.verdict.verdict == word, found.summary
+    assert not own or "the gradient given to result is left as it was, eager changes it in place" in found.summary
+
+
+@pytest.mark.parametrize(("beside", "word"), [(True, "fails"), (False, "fails"), (None, "ok")])
+def test_a_result_that_is_the_input_where_eagers_is_not_departs(beside: bool, word: str, tmp_path: Path) -> None:
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        itself = beside is not None and beside is torch._inductor.config.fallback_random  # on in graphdbg's runs alone
+        return lambda x: [x if itself else x + 0]
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: x + 0, backend=backend)(torch.ones(3))
+    assert found.verdict.verdict == word, found.summary
+    assert word == "ok" or "result shares the memory of x, eager's does not" in found.summary
+
+
+def test_a_copy_in_place_of_the_input_is_no_departure(tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found") as found:
+        drop = torch.compile(lambda x: torch.nn.functional.dropout(x, training=False), backend="aot_eager")
+        drop(torch.ones(3))
+    assert found.verdict.verdict == "ok", found.summary
+
+
 class _Asked(torch.nn.Module):
     """Counts how often the condition of a loop is asked."""
 
@@ -570,6 +606,26 @@ def test_a_nan_that_an_operation_makes_in_eager_alone_is_no_fault_of_a_kernel_th
         torch.compile(step, backend=exact)(torch.tensor([[given, given], [1.0, 0.5]]))
     assert found.verdict.verdict == verdict, found.summary
     assert verdict == "fails" or "eager's alone makes NaN" in found.calls[0].rows[-1].verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lone"),
+    [
+        (torch.float16, lambda x: x[:2] ** 2 - x[:2] ** 2),
+        (torch.float32, lambda x: x[:2] @ torch.tensor([1e30, -1e30], dtype=x.dtype)),
+    ],
+)
+def test_a_nan_that_eager_alone_makes_does_not_excuse_another_that_a_kernel_lost(
+    dtype: torch.dtype, lone: Any, tmp_path: Path
+) -> None:
+    def lossy(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return lambda x: [lone(x.double()).to(dtype), x.abs().nan_to_num()]
+
+    most = torch.finfo(dtype).max
+    with graphdbg.shadow(tmp_path / "found") as found:
+        step = torch.compile(lambda x: (lone(x), x.abs()), backend=lossy)
+        step(torch.tensor([most, most, math.nan], dtype=dtype))
+    assert found.verdict.failed and "result[1]: 1 of 3 elements are not nan" in found.summary, found.summary
 
 
 @pytest.mark.parametrize("always", [True, False])
@@ -664,7 +720,8 @@ def test_what_torch_compiles_in_eager_mode_too_has_its_gradients(tmp_path: Path)
 @pytest.mark.parametrize(("dtype", "verdict"), [(torch.float16, "rounding"), (torch.float32, "fails")])
 def test_what_overflows_in_eagers_half_precision_alone_is_no_reference(dtype: torch.dtype, verdict: str) -> None:
     eager, got = (comparing.Left({"result": torch.tensor(of, dtype=dtype)}) for of in ([math.nan, 1.0], [2.0, 1.0]))
-    row = comparing.judged("inductor", "inductor", "forward", eager, got, {}, lambda _: {}, {})
+    alone = got.values if dtype == torch.float16 else eager.values
+    row = comparing.judged("inductor", "inductor", "forward", eager, got, {}, lambda _: {}, {}, lambda: alone)
     assert row.verdict.verdict == verdict, row.verdict
     eager, broken = (comparing.Left({"result": torch.tensor(of, dtype=dtype)}) for of in ([2.0, 1.0], [2.0, math.nan]))
     row = comparing.judged("inductor", "inductor", "forward", eager, broken, {}, lambda _: {}, {})
