@@ -280,11 +280,12 @@ def _order_by_memory(graph: fx.Graph, values: Values) -> dict[str, set[str]]:
         memory = {storage for argument in node.all_input_nodes for storage in values.memory.get(argument.name, ())}
         writes = values.writes.get(node.name, ())
         readers = {reader for storage in writes for reader in read.pop(storage, ())}
-        if found := readers.union(last[storage] for storage in memory if storage in last):
-            before[node.name] = found
+        if earlier := readers.union(last[storage] for storage in memory if storage in last):
+            before[node.name] = earlier
         for storage in memory.difference(writes):
             read.setdefault(storage, set()).add(node.name)
-        last.update(dict.fromkeys(writes, node.name))
+        for storage in writes:
+            last[storage] = node.name
     return before
 
 
