@@ -28,6 +28,7 @@ import msgspec
 from ..dumps import errors
 from ..dumps.atomic import write_file
 from ..dumps.journal import DECOMPOSITION
+from ..dumps.names import outputs
 from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
@@ -47,7 +48,7 @@ from .asking import RUNNING, TASKS, Querying
 from .log import live_file
 from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import EAGER
-from .results import place_of
+from .results import output_in, place_of
 from .search.problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 
 PRELOAD = (*JUDGING, TASKS)
@@ -370,7 +371,7 @@ class Oracle:
         if self.signature is not None:
             self._get_ready()
             error_text = f"{self.signature.detail} {self.signature.raw}"
-            self.hints = self._raising() or self._culprits() or self._named(error_text)
+            self.hints = self._raising() or self._culprits() or self._named(error_text) or self._wrong_output()
 
     def _get_ready(self) -> None:
         """Prepares for the kind of failure: measures the pace for a hang, turns the pool of CUDA memory off for an
@@ -542,6 +543,13 @@ class Oracle:
         names: list[str] = msgspec.json.decode(read(kept)) if kept.exists() else []
         atoms = [self.atoms["of_node"].get(name) for name in names]
         return [atom for atom in dict.fromkeys(atoms) if atom is not None]
+
+    def _wrong_output(self) -> list[int]:
+        """The atom of the output that the failure names, where the graph has others: those may be right."""
+        record = load_graph(self.case).record
+        node, _ = output_in(record, self.signature.raw if self.signature is not None else "")
+        atom = None if node is None or len(outputs(record)) == 1 else self.atoms["of_node"].get(node.name)
+        return [] if atom is None else [atom]
 
     def _named(self, text: str) -> list[int]:
         """Atoms whose operator the failure names, where it names few operators."""

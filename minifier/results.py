@@ -32,7 +32,7 @@ from ..dumps.names import outputs
 from ..dumps.program.case import GRAD_STAGES
 from ..dumps.program.function import FunctionText, program_of
 from ..dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
-from ..dumps.schema import GraphRecord, TensorValue
+from ..dumps.schema import GraphRecord, NodeRecord, TensorValue
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.walk import user_frame
 from ..dumps.why.wording import ADDRESS
@@ -117,10 +117,16 @@ def _elements(shape: Sequence[int | str]) -> int:
     return prod(dim for dim in shape if isinstance(dim, int))
 
 
+def output_in(record: GraphRecord, text: str) -> tuple[NodeRecord | None, str]:
+    """The output that a failure's text begins with, and the name that users know; None where it names none of the
+    graph's own."""
+    node_name, name = next((output for output in outputs(record) if text.startswith(f"{output[1]}: ")), ("", ""))
+    return next((node for node in record.graph.nodes if node.name == node_name), None), name
+
+
 def place_of(record: GraphRecord, text: str) -> str:
     """The output that the text begins with, as a node and a user line; empty where it names none of the graph's own."""
-    node_name, name = next((output for output in outputs(record) if text.startswith(f"{output[1]}: ")), ("", ""))
-    node = next((node for node in record.graph.nodes if node.name == node_name), None)
+    node, name = output_in(record, text)
     if node is None:
         return ""
     where, code = user_frame(record.strings[node.stack]) if node.stack >= 0 else ("", "")

@@ -174,7 +174,7 @@ class Problem(Protocol):
         ...
 
     def parents(self, atom: int) -> Sequence[int]:
-        """The atoms whose values this one reads, all smaller than `atom`."""
+        """The atoms whose values this one reads or whose memory it writes, all smaller than `atom`."""
         ...
 
     def label(self, atom: int) -> Hashable:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.errors import RefusedError
+from graphdbg.dumps.names import outputs
 from graphdbg.dumps.user_kernels import UserKernel
 from graphdbg.minifier import oracle as oracle_module
 from graphdbg.minifier.options import MinifyOptions
@@ -21,6 +22,8 @@ from graphdbg.toolkit.isolation.protocol import ChildError
 from graphdbg.toolkit.verdicts import ladder_words
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, judged, skipped
+
+from ..dumps.graphs import chain
 
 WRONG = Signature("accuracy", "compare", size=0.5)
 ATOMS = {
@@ -131,6 +134,22 @@ def test_the_first_run_sets_the_time_limit_and_the_failure_names_hints() -> None
     assert list(seen.hints) == [0]
     seen.test(Candidate.of([0]))
     assert seen.server.limits == [600.0, 30.0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("returned", "hints"), [(["sin_0", "sin_1"], [1]), (["sin_1"], [])])
+def test_a_wrong_output_beside_others_is_a_hint(
+    returned: list[str], hints: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = chain(nodes=4)
+    record.graph.nodes[-1].args = [{"tuple": [{"node": name} for name in returned]}]
+    monkeypatch.setattr(oracle_module, "load_graph", lambda _: SimpleNamespace(record=record))
+    name = next(name for node, name in outputs(record) if node == "sin_1")
+    asked = oracle(signature=Signature("accuracy", "compare", size=0.5, raw=f"{name}: relative error 0.5"))
+    asked.atoms = ATOMS | {"of_node": {"sin_0": 0, "sin_1": 1}}
+    monkeypatch.setattr(asked, "prepare", lambda: None)
+    asked._prepared = ""
+    asked.find_hints()
+    assert list(asked.hints) == hints
 
 
 def test_match_pins_the_text_in_place_of_the_signature() -> None:

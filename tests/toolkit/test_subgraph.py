@@ -179,6 +179,15 @@ def test_writes_in_place_swallow_nothing() -> None:
     assert reader > writer
 
 
+def test_who_writes_to_an_input_stands_beside_who_read_it_before() -> None:
+    gm = make_fx(lambda x, y: (x.t().cos(), x.sin(), x.copy_(y.exp()), x.tan(), x.zero_()))(*torch.randn(2, 3, 3))
+    atoms = Atoms.of(gm, record_values(gm, list(torch.randn(2, 3, 3))))
+    before = {nodes: {atoms.nodes[parent] for parent in atoms.parents[atom]} for atom, nodes in enumerate(atoms.nodes)}
+    assert before["copy_",] == {("t",), ("cos",), ("sin",), ("exp",)}
+    assert before["zero_",] >= {("copy_",), ("tan",)}
+    assert before["zero_",].isdisjoint({("sin",), ("cos",)}), "what was read before the last write is no neighbour"
+
+
 def test_views_of_one_storage_that_are_cut_stay_views_of_one_storage() -> None:
     gm = make_fx(lambda x: (lambda y: y.t() + y.select(0, 1))(x.sin()))(torch.randn(4, 4))
     values = record_values(gm, [torch.randn(4, 4)])

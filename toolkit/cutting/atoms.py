@@ -203,9 +203,9 @@ class Atoms:
                 atoms.nodes.append(tuple(members))
                 atoms.returns.append(None)
         by_name = {node.name: node for node in gm.graph.nodes}
-        writers = _latest_writers(gm.graph, values)
+        before = _order_by_memory(gm.graph, values)
         for number, members in enumerate(atoms.nodes):
-            atoms._describe(number, [by_name[member] for member in members], values, writers)
+            atoms._describe(number, [by_name[member] for member in members], values, before)
         atoms.random = sorted({atoms.of_node[name] for name in values.random if name in atoms.of_node})
         for node in output_nodes(gm.graph):
             if node.op in ("placeholder", "get_attr") or node.name in free:
@@ -230,10 +230,10 @@ class Atoms:
         """The inverse of to_json."""
         return msgspec.convert(data, cls)
 
-    def _describe(self, number: int, members: list[fx.Node], values: Values, writers: dict[str, set[str]]) -> None:
+    def _describe(self, number: int, members: list[fx.Node], values: Values, order: dict[str, set[str]]) -> None:
         before = {self.of_node[a.name] for node in members for a in node.all_input_nodes if a.name in self.of_node}
-        names = {writer for node in members for writer in writers.get(node.name, ())}
-        earlier = {self.of_node[writer] for writer in names & self.of_node.keys()}
+        names = {name for node in members for name in order.get(node.name, ())}
+        earlier = {self.of_node[name] for name in names & self.of_node.keys()}
         self.parents.append(sorted(parent for parent in before | earlier if parent < number))
         looks = [(node.op, target_text(node), _looks(values.tree(node.name)), _constants(node)) for node in members]
         self.labels.append(repr(looks))
@@ -270,18 +270,23 @@ def _constants(node: fx.Node) -> Hashable:
     return zlib.crc32(repr(plain).encode())
 
 
-def _latest_writers(graph: fx.Graph, values: Values) -> dict[str, set[str]]:
-    """Node -> the last nodes that wrote to the memory it reads."""
+def _order_by_memory(graph: fx.Graph, values: Values) -> dict[str, set[str]]:
+    """Node -> the nodes that must run before it because of memory that it reads or writes: the last that wrote there
+    and, for a writer, those that have read there since."""
     last: dict[int, str] = {}
-    latest: dict[str, set[str]] = {}
+    read: dict[int, set[str]] = {}
+    before: dict[str, set[str]] = {}
     for node in graph.nodes:
-        if last:
-            memory = {storage for argument in node.all_input_nodes for storage in values.memory.get(argument.name, ())}
-            if writers := {last[storage] for storage in memory if storage in last}:
-                latest[node.name] = writers
-        for storage in values.writes.get(node.name, ()):
+        memory = {storage for argument in node.all_input_nodes for storage in values.memory.get(argument.name, ())}
+        writes = values.writes.get(node.name, ())
+        readers = {reader for storage in writes for reader in read.pop(storage, ())}
+        if earlier := readers.union(last[storage] for storage in memory if storage in last):
+            before[node.name] = earlier
+        for storage in memory.difference(writes):
+            read.setdefault(storage, set()).add(node.name)
+        for storage in writes:
             last[storage] = node.name
-    return latest
+    return before
 
 
 def _twins(node: fx.Node, values: Values) -> list[str]:

@@ -334,7 +334,7 @@ def said(error: BaseException | None) -> str:
     lines = [line.strip().rstrip(".") for line in text.splitlines() if line.strip() and not line.endswith(" raised:")]
     inner = OF_FAKE.search(text)
     message = f"{type(error).__name__}: {shorten(lines[0], 160, placeholder=' …')}" if lines else type(error).__name__
-    return f"{message} ({inner[1]}: {inner[2][:160]})" if inner else message
+    return f"{message} ({inner[1]}: {shorten(inner[2], 160, placeholder=' …')})" if inner else message
 
 
 def user_line(error: BaseException | None) -> str:

@@ -466,6 +466,9 @@ def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path
 def test_an_error_is_told_in_whole_words() -> None:
     told = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
     assert told.endswith("Process 77 has …") and len(told) < 180
+    long = "a size " * 29
+    told = said(RuntimeError(f"Dynamo failed to run FX node with fake tensors: mul(): got ValueError('{long}')"))
+    assert told.endswith("size a …)"), "the error inside is not cut in silence"
 
 
 class CompilationError(Exception):
