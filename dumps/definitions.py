@@ -61,7 +61,7 @@ def cut(
         tree = syntax.parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return _Cutting(tree, text).of(spaces, values or {}, line)
+    return _DefinitionCut(tree, text).of(spaces, values or {}, line)
 
 
 def whole(program: CutProgram, text_of: Callable[[str], str], most: int = 8) -> CutProgram:
@@ -104,7 +104,7 @@ def _program(imports: Iterable[str], statements: Sequence[str]) -> str:
     return "\n\n\n".join(text for text in (head, *statements) if text) + "\n"
 
 
-class _Cutting:
+class _DefinitionCut:
     def __init__(self, tree: ast.Module, text: str) -> None:
         self.lines = text.splitlines()
         self.units = list(_units(tree.body, ()))

@@ -152,14 +152,14 @@ def numbers_and_bounds(
     """The numbers of the symbols; and, for each integer placeholder that is used as an index, the number of valid
     indices (exclusive upper bound)."""
     known = numbers(record, seen)
-    search = _Search(record.graph, known)
+    search = _HintSearch(record.graph, known)
     for node in record.graph.nodes:
         if node.op in ("call_function", "call_method"):
             search.node(node)
     return known, search.bounds
 
 
-class _Search:
+class _HintSearch:
     def __init__(self, body: GraphBody, known: Numbers) -> None:
         self.nodes = {node.name: node for node in body.nodes}
         self.known = known

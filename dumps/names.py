@@ -136,12 +136,12 @@ def _sources(record: GraphRecord) -> dict[str, str]:
 
 def _table(body: GraphBody) -> tuple[list[tuple[str, str]], list[str]]:
     try:
-        held = msgspec.convert(plain(body.meta.get(NAMES)) or {}, _Table)
+        held = msgspec.convert(plain(body.meta.get(NAMES)) or {}, _NameTable)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise DamagedError("cannot read the graph", f"{error} in its {NAMES}", "record the run again") from error
     return held.outputs, held.inputs
 
 
-class _Table(msgspec.Struct):
+class _NameTable(msgspec.Struct):
     outputs: list[tuple[str, str]] = []
     inputs: list[str] = []

@@ -119,7 +119,7 @@ class TensorStore:
         return (self.folder / check_hash(name)).stat().st_size if self.has(name) else 0
 
 
-class _Entry(msgspec.Struct):
+class _TensorEntry(msgspec.Struct):
     dtype: str
     shape: list[int]
     data_offsets: tuple[int, int]
@@ -129,7 +129,7 @@ def file_header(sizes: Mapping[str, int]) -> bytes:
     """The header of a safetensors file of uint8 tensors: their names and sizes, in order."""
     ends = list(accumulate(sizes.values(), initial=0))
     places = zip(sizes.items(), ends, ends[1:], strict=False)
-    text = msgspec.json.encode({name: _Entry("U8", [size], (start, end)) for (name, size), start, end in places})
+    text = msgspec.json.encode({name: _TensorEntry("U8", [size], (start, end)) for (name, size), start, end in places})
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
@@ -161,7 +161,7 @@ def data_start(mapped: memoryview, what: str) -> int:
     if len(mapped) < 8 or length > _MAX_HEADER_BYTES or 8 + length > len(mapped):
         raise DamagedError(what, "the file is cut off or its header is damaged", "record the run again")
     try:
-        header = msgspec.json.decode(bytes(mapped[8 : 8 + length]), type=dict[str, _Entry])
+        header = msgspec.json.decode(bytes(mapped[8 : 8 + length]), type=dict[str, _TensorEntry])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedError(what, f"its header is damaged ({error})", "record the run again") from error
     body = len(mapped) - 8 - length

@@ -104,7 +104,7 @@ class Needs:
         probe = next((probe for probe in self.probes if probe.edit == edit), None)
         if probe is None:
             return ""
-        name = probe.name.format_map(_Names(self.names))
+        name = probe.name.format_map(_PresentNames(self.names))
         if probe.what == "node" and probe.tried.endswith(IN_PLACE):
             return f"with {probe.tried.removesuffix(IN_PLACE)} in place of {name}"
         return f"without {name}" if probe.what == "node" else f"with {name} = {probe.tried} in place of {probe.value}"
@@ -173,7 +173,7 @@ class Needs:
             ]
         verdict, why = self._verdict(first, tried, tied=any(probe.soon == "-" for probe in probes))
         signature = next((attempt["signature"] for attempt in tried if attempt["signature"]), "")
-        about = {"what": first.what, "name": first.name.format_map(_Names(self.names)), "value": first.value}
+        about = {"what": first.what, "name": first.name.format_map(_PresentNames(self.names)), "value": first.value}
         return {**about, "verdict": verdict, "tried": tried, "signature": signature, "why": why}
 
     def _verdict(self, probe: Probe, tried: list[dict[str, Any]], *, tied: bool) -> tuple[str, str]:
@@ -211,7 +211,7 @@ def _explained_by_others(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     return row["what"] == "dim" and explained == names and any(other["verdict"] == row["verdict"] for other in fewer)
 
 
-class _Names(dict[str, str]):
+class _PresentNames(dict[str, str]):
     """Old name of a node -> its present name; a name without an entry stands for itself."""
 
     def __missing__(self, key: str) -> str:

@@ -28,7 +28,7 @@ import pytest
 
 from graphdbg.toolkit.isolation import client
 from graphdbg.toolkit.isolation.child import PROGRAM, WARM
-from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process, server_environment
+from graphdbg.toolkit.isolation.client import ForkServer, Pending, _ServerProcess, server_environment
 from graphdbg.toolkit.isolation.wall import PARTS
 
 TESTS = Path(__file__).resolve().parent
@@ -96,21 +96,21 @@ class Lender:
         self.modules = Path(tempfile.mkdtemp(prefix="tests-modules-"))
         """Modules that tests write for children go here."""
         self.path = [*filter(None, sys.path), PLANTED, str(self.modules)]
-        self.processes: dict[str, _Process] = {}
-        self.lent: list[_Process] = []
+        self.processes: dict[str, _ServerProcess] = {}
+        self.lent: list[_ServerProcess] = []
         """All that were ever handed out."""
 
     def lends(self, asking: ForkServer) -> bool:
         """Whether the shared server can stand for the one that is asked for."""
         known = asking._cache_dir is None or asking._cache_dir == self.cache
-        unknown = [one for one in sys.path if one and one not in self.path and not one.startswith(sys.prefix)]
+        unknown = [item for item in sys.path if item and item not in self.path and not item.startswith(sys.prefix)]
         return (
             not (self.own or unknown or asking._settings["warm"] == "nothing")
             and known
             and self.variables == _variables()
         )
 
-    def lend(self, warm: str) -> _Process:
+    def lend(self, warm: str) -> _ServerProcess:
         """The process, which is alive. `warm`: what was asked for, of which programs have a server of their own."""
         kind = WARM if warm == WARM else "inductor"
         known = self.processes.get(kind)
@@ -124,10 +124,14 @@ class Lender:
             patch.chdir(TESTS.parent)
             patch.setattr(client, "server_environment", lambda *places, **_: server_environment(*places))
             usual = {"warm": kind, "preload": list(PRELOAD), "wall": PARTS}
-            made = _Process({"warm": kind, "preload": []}, None) if kind == WARM else _Process(usual, self.cache)
-        self.processes[kind] = made
-        self.lent.append(made)
-        return made
+            result = (
+                _ServerProcess({"warm": kind, "preload": []}, None)
+                if kind == WARM
+                else _ServerProcess(usual, self.cache)
+            )
+        self.processes[kind] = result
+        self.lent.append(result)
+        return result
 
     def close(self) -> None:
         """Ends them."""
@@ -159,7 +163,7 @@ def lending(cache: Path) -> Iterator[Lender]:
             function, payload = "tests.in_folder:call", {"folder": str(here), "function": function, "payload": payload}
         return submit(self, function, payload, *args, **options)
 
-    def starting(self: ForkServer) -> _Process:
+    def starting(self: ForkServer) -> _ServerProcess:
         if self._process in lender.lent or (self._process is None and lender.lends(self)):
             self._process = lender.lend(self._settings["warm"])
             return self._process
@@ -174,7 +178,7 @@ def lending(cache: Path) -> Iterator[Lender]:
         if process.owner != os.getpid():
             return
         with process.lock:
-            owed = [one for number, one in process.pending.items() if number // _BLOCK == self._last_id // _BLOCK]
+            owed = [item for number, item in process.pending.items() if number // _BLOCK == self._last_id // _BLOCK]
         for pending in owed:  # as the end of its server would
             process.kill(pending.query)
             pending._resolve(process._lost(pending.query))

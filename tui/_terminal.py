@@ -39,7 +39,7 @@ WAIT_S = 1.0
 """How long a terminal that takes nothing may delay the end."""
 
 
-class _Decoder:
+class _TerminalDecoder:
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
@@ -49,7 +49,7 @@ class _Decoder:
         return self._decode(data, final)
 
 
-class _Writer(WriterThread):
+class _TerminalWriter(WriterThread):
     """A writer that takes what nobody reads, and does not keep the program from ending."""
 
     def write(self, text: str) -> None:
@@ -164,6 +164,6 @@ def driver(chosen: type[Driver]) -> type[Driver]:
     """The driver in place of the one that textual chose: in a terminal, ours."""
     if chosen is not LinuxDriver:
         return chosen  # a page of the browser, or a test
-    linux_driver.getincrementaldecoder = lambda _: _Decoder  # type: ignore[assignment]
-    linux_driver.WriterThread = _Writer  # type: ignore[misc]
+    linux_driver.getincrementaldecoder = lambda _: _TerminalDecoder  # type: ignore[assignment]
+    linux_driver.WriterThread = _TerminalWriter  # type: ignore[misc]
     return Terminal

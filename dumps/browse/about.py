@@ -112,7 +112,7 @@ class Related:
         return counterparts
 
 
-class _Node(NamedTuple):
+class _NodeFacts(NamedTuple):
     """The facts by which a node is recognised in other graphs."""
 
     row: NodeRow
@@ -121,18 +121,18 @@ class _Node(NamedTuple):
     origins: Sequence[str] = ()
 
 
-def _node(saved: SavedGraph, row: NodeRow) -> _Node:
+def _node(saved: SavedGraph, row: NodeRow) -> _NodeFacts:
     if saved.has_table:
-        return _Node(row, saved.stage)
+        return _NodeFacts(row, saved.stage)
     source = next((item.source for item in saved.record.inputs if item.name == row.name), "")
-    return _Node(row, saved.stage, source, saved.record.graph.nodes[row.index].from_node)
+    return _NodeFacts(row, saved.stage, source, saved.record.graph.nodes[row.index].from_node)
 
 
 def _sides(stage: str) -> set[str]:
     return {side for side in ("forward", "backward") if side in stage} or {"forward", "backward"}
 
 
-def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
+def _counterparts(me: _NodeFacts, graph: SavedGraph) -> tuple[list[int], str]:
     """The positions of a node's counterparts in another graph, and how they were recognised: the surest way that finds
     any."""
     table = graph.table

@@ -49,7 +49,7 @@ GRACE_S = 3.0
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
-class _Journal:
+class _JournalTail:
     """A journal that is read as it grows, with the listing of the graph folders beside it."""
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +83,7 @@ class Following:
         self.rows: list[index.ListedGraph] = []
         self.trouble = ""
         """Why the run cannot be read."""
-        self._journals: dict[str, _Journal] = {}
+        self._journals: dict[str, _JournalTail] = {}
         self._stamps: dict[str, _Stamp] = {}
         self._run_stamp: tuple[int, int, int] | None = None
         self._quiet_since: float | None = None
@@ -140,7 +140,7 @@ class Following:
                 kept.append(old if alive == old.liveness else msgspec.structs.replace(old, liveness=alive))
                 continue
             self._stamps[name] = stamp
-            reader = self._journals.setdefault(name, _Journal(folder / JOURNAL_FILE))
+            reader = self._journals.setdefault(name, _JournalTail(folder / JOURNAL_FILE))
             reader.read_on()
             kept.append(index.process_at(folder, reader.contents, reader.folders))
             changed = True

@@ -94,7 +94,7 @@ class Sideways(msgspec.Struct):
         return sorted(near & set(range(len(self))))
 
 
-class _Builder:
+class _SidewaysBuilder:
     def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
         self.sideways = Sideways(summary, [])
         self._intern = Intern({"": 0})
@@ -129,7 +129,9 @@ class _Builder:
 
 def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
     """The lines of two graphs that were compared."""
-    builder = _Builder(summary, (graphs[0], comparison.a.record.stage, a), (graphs[1], comparison.b.record.stage, b))
+    builder = _SidewaysBuilder(
+        summary, (graphs[0], comparison.a.record.stage, a), (graphs[1], comparison.b.record.stage, b)
+    )
     builder.sideways.same = comparison.same
     of_a = {i: place for place, departure in enumerate(comparison.departures) for i in departure.a}
     of_b = {j: place for place, departure in enumerate(comparison.departures) for j in departure.b}
@@ -174,7 +176,7 @@ def _places(comparison: GraphDiff) -> Iterator[tuple[int, int]]:
 def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, str]) -> Sideways:
     """A forward beside its backward: every node of A in order, beside it the nodes of B with the same seq_nr or
     name."""
-    builder = _Builder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
+    builder = _SidewaysBuilder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
     waiting: defaultdict[int, deque[int]] = defaultdict(deque)
     for j, number in enumerate(b.seq_nr):
         if number >= 0 and b.strings[b.op[j]].startswith("call_"):

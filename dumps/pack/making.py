@@ -263,7 +263,7 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
     secrets = secrets_of(run)
     texts = Texts(places, machine, source=source, secrets=secrets)
     with temporary.folder("graphdbg-pack-") as folder:
-        work = _Work(run, texts, folder / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
+        work = _Packing(run, texts, folder / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
         work.whole()
         rows = work.rows()
         if as_page:
@@ -303,7 +303,7 @@ def _opened(path: Path, unreadable: list[str]) -> Run:
         return _Headless(path)
 
 
-class _Work:
+class _Packing:
     """One packing: the run to read, the run to write, and counts of what was kept, changed and left out."""
 
     def __init__(self, run: Run, texts: Texts, out: Path, unreadable: list[str], *, tensors: bool) -> None:

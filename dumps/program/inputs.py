@@ -116,7 +116,7 @@ def source_of(
     function that returns the inputs has a parameter through which all floating memory goes. `whole`: also fills the
     memory around a view.
     """
-    writer = _Writer(way, read, dict(hints or {}), views, moved, whole)
+    writer = _InputWriter(way, read, dict(hints or {}), views, moved, whole)
     groups: dict[int, list[Slot]] = {}
     for slot in slots:
         if isinstance(slot.value, TensorValue) and slot.value.storage is not None:
@@ -133,7 +133,7 @@ def inputs_of(case: ReproFacts, constants: Mapping[str, str], way: Way) -> tuple
     return slots, source_of(slots, way, case.read, known, **ways)
 
 
-class _Writer:
+class _InputWriter:
     """Renders slot after slot; slots that alias share a storage."""
 
     def __init__(

@@ -135,7 +135,7 @@ def random_lines(case: ReproFacts) -> list[str]:
     return ["torch._inductor.config.fallback_random = True"] if compared and case.facts.is_random else []
 
 
-class _Settings(Writer):
+class _SettingWriter(Writer):
     """Writes the values that a setting may have: numbers, texts, and lists, tuples and dicts of these."""
 
     PLAIN = True
@@ -151,7 +151,7 @@ class _Settings(Writer):
 
 def _setting(value: Arg) -> str | None:
     try:
-        return _Settings({}).argument(value)
+        return _SettingWriter({}).argument(value)
     except RefusedError:
         return None
 

@@ -163,7 +163,7 @@ def operators() -> list[str]:
     return [*names(), *_forms(), *_INDEXED, _CONVOLUTION]
 
 
-class _Form(NamedTuple):
+class _CallForm(NamedTuple):
     """One line of _FORMS. `must`: the values that arguments must have; `out`: (keyword or "", name or constant)."""
 
     places: tuple[str, ...]
@@ -197,15 +197,15 @@ class _Form(NamedTuple):
 
 
 @cache
-def _forms() -> dict[str, list[_Form]]:
-    by_target: dict[str, list[_Form]] = {}
+def _forms() -> dict[str, list[_CallForm]]:
+    by_target: dict[str, list[_CallForm]] = {}
     for line in _FORMS.strip().splitlines():
         target, given, call, wanted = re.fullmatch(r"([\w.]+)\((.*)\) -> ([\w.]+)\((.*)\)", line).groups()  # type: ignore[union-attr]
         before, _, behind = given.partition("*, ")
         must = {name: syntax.literal(value) for name, value in re.findall(r"(\w+)=([^,]+)", given)}
         places, named = (tuple(re.findall(r"(\w+)(?:=[^,]+)?(?:, |$)", part)) for part in (before, behind))
         out = tuple((left, right) for left, right in re.findall(r"(?:(\w+)=)?([^,]+)(?:, |$)", wanted))
-        by_target.setdefault(target, []).append(_Form(places, named, must, call, out))
+        by_target.setdefault(target, []).append(_CallForm(places, named, must, call, out))
     return by_target
 
 

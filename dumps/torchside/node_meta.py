@@ -82,10 +82,10 @@ def fake_of(node: torch.fx.Node) -> Any:
     return node.meta.get("val", node.meta.get("example_value"))
 
 
-class _Name(str):
+class _FunctionName(str):
     """A function's name in the form that Inductor uses in names of kernels; `whole` is the name as recorded."""
 
-    def __new__(cls, name: str, whole: str) -> _Name:
+    def __new__(cls, name: str, whole: str) -> _FunctionName:
         instance = super().__new__(cls, name)
         instance.whole = whole
         return instance
@@ -93,7 +93,7 @@ class _Name(str):
     whole: str
 
     def __reduce__(self) -> Any:
-        return _Name, (str(self), self.whole)
+        return _FunctionName, (str(self), self.whole)
 
 
 class MetaWriter:
@@ -246,7 +246,7 @@ class MetaReader:
             meta.setdefault(CARRIED_META, {})[key] = value
         elif key in ("source_fn_stack", "fwd_source_fn_stack"):
             pairs = [(str(name), str(kind)) for name, kind in _pairs(value, where)]
-            meta[key] = [(self.texts(name), _Name(inert.name(kind), kind)) for name, kind in pairs]
+            meta[key] = [(self.texts(name), _FunctionName(inert.name(kind), kind)) for name, kind in pairs]
         elif key == "output_stack_traces":
             meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
         elif key == "unbacked_bindings":

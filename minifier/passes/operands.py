@@ -94,7 +94,7 @@ def apply(case: Live, edit: str) -> Live:
 
 
 @dataclass
-class _Call:
+class _OperandCall:
     """One call of such an operator, and the others of the same graph (regions that are compiled once)."""
 
     node: fx.Node
@@ -192,7 +192,7 @@ class _Call:
                     call.meta[key] = type(items)(item for at, item in enumerate(items) if at != place)
 
 
-def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
+def _calls(gm: fx.GraphModule) -> Iterator[_OperandCall]:
     """Yields the calls whose graphs no other node uses, or that share them as one region; also calls inside graphs.
     Each node name counts once."""
     seen: set[str] = set()
@@ -207,7 +207,7 @@ def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
             yield call
 
 
-def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModule, fx.Node]]) -> _Call | None:
+def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModule, fx.Node]]) -> _OperandCall | None:
     shape = SHAPES.get(target_name(node))
     if shape is None or len(node.args) <= max(shape.graphs):
         return None
@@ -223,7 +223,7 @@ def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModu
         return None
     if any(isinstance(value, fx.Node) for item in calls for value in item.kwargs.values()):
         return None
-    call = _Call(node, shape, list(own.values()), calls)
+    call = _OperandCall(node, shape, list(own.values()), calls)
     fits = [len(call.placeholders(at)) for at in range(len(own))] + [len(call.operands(item)) for item in calls]
     return call if len(set(fits)) == 1 else None
 

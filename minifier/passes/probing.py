@@ -67,7 +67,7 @@ LIKE = {
 
 
 @dataclass
-class _Part:
+class _ProbedPart:
     """One part of the case, and what could be in its place: (edit, words), the most telling first."""
 
     kind: str
@@ -150,7 +150,7 @@ class _Asking:
         """The tries that eager takes, each once."""
         return [(edit, words) for edit, words in dict.fromkeys(tries) if self.takes(edit)]
 
-    def settings(self) -> Iterator[_Part]:
+    def settings(self) -> Iterator[_ProbedPart]:
         """Non-default settings, symbolic sizes, gradients, autocast."""
         for (edit,) in ([edit] for edits in symbols.propose(self.case) for edit in edits):
             name = edit.split(" ")[1]
@@ -158,7 +158,7 @@ class _Asking:
             for node in self.case.gm.graph.find_nodes(op="placeholder"):
                 sizes = enumerate(getattr(fake_of(node), "shape", ()))
                 where += [f"{{{node.name}}}.shape[{dim}]" for dim, size in sizes if str(size) == name]
-            yield _Part("setting", ", ".join(where[:3]) or name, "dynamic", [(edit, "a fixed number")], [])
+            yield _ProbedPart("setting", ", ".join(where[:3]) or name, "dynamic", [(edit, "a fixed number")], [])
         offered = {edit for edits in switches.propose(self.case) for edit in edits}
         words = {
             "static": "dynamic sizes",
@@ -168,14 +168,16 @@ class _Asking:
         }
         for what, title in words.items():
             if f"switches {what}" in offered:
-                yield _Part("setting", title, "on", [(f"switches {what}", "off")], [])
+                yield _ProbedPart("setting", title, "on", [(f"switches {what}", "off")], [])
         for room, values in self.case.spec.config.items():
             for name, value in values.items():
                 opaque = cast("dict[str, Any]", value).get("opaque") if isinstance(value, dict) else None
                 text = _opaque_text(*opaque) if opaque else repr(cast("object", value))
-                yield _Part("setting", f"{room}.{name}", text, [(f"switches config {room} {name}", "its default")], [])
+                yield _ProbedPart(
+                    "setting", f"{room}.{name}", text, [(f"switches config {room} {name}", "its default")], []
+                )
 
-    def dims(self) -> Iterator[_Part]:
+    def dims(self) -> Iterator[_ProbedPart]:
         """All dimensions of one size together; then those that can change alone, and the others of that size."""
         sizes: dict[int, list[tuple[str, str]]] = {}
         if is_tied(self.case.gm):
@@ -193,22 +195,22 @@ class _Asking:
             if free and len(tied) > 1:
                 yield self._dim(size, tied, later=True)
 
-    def _dim(self, size: int, places: list[tuple[str, str]], known: Any = (), *, later: bool = False) -> _Part:
+    def _dim(self, size: int, places: list[tuple[str, str]], known: Any = (), *, later: bool = False) -> _ProbedPart:
         title, where = ", ".join(title for _, title in places), ",".join(place for place, _ in places)
-        return _Part("dim", title, str(size), self._sizes(size, where), list(known), later)
+        return _ProbedPart("dim", title, str(size), self._sizes(size, where), list(known), later)
 
     def _sizes(self, size: int, places: str) -> list[tuple[str, str]]:
         others = (size + 1, size - 1, size + 2 if size < 2 else 2 * size)
         return self.taken([(f"probes size {size} {other} {places}", str(other)) for other in others if other > 0])
 
-    def nodes(self) -> Iterator[_Part]:
+    def nodes(self) -> Iterator[_ProbedPart]:
         """Operators: others of the same form in their place, or the node left out."""
         known = forms(self.case) if self.runs else None
         for node in self.nodes_:
             offered = [] if known is None else list(self._operators(node, known))
             tries = [row for row in offered if alike(forms_after(self.case, row[0], apply), known or {})]
             tries = [*tries[:1], *self.cut(node), *tries[1:2]]
-            yield _Part("node", f"{{{node.name}}}", _called(node), tries, [])
+            yield _ProbedPart("node", f"{{{node.name}}}", _called(node), tries, [])
 
     def _operators(self, node: fx.Node, known: dict[str, Any]) -> Iterator[tuple[str, str]]:
         own, read = operators.operator_name(node), node.all_input_nodes
@@ -232,7 +234,7 @@ class _Asking:
             return []
         return self.taken([(f"probes cut {node.name}", "left out")])
 
-    def dtypes(self) -> Iterator[_Part]:
+    def dtypes(self) -> Iterator[_ProbedPart]:
         """Each dtype, everywhere at once."""
         present = [str(dtype).removeprefix("torch.") for dtype in dtypes.dtypes_in(self.case.gm, self.case.inputs)]
         for dtype in dict.fromkeys(present):
@@ -240,9 +242,11 @@ class _Asking:
                 continue
             of = [f"{{{name}}}" for _, name, value in self.inputs if str(value.dtype) == f"torch.{dtype}"]
             tries = self.taken([(f"dtypes {dtype} {other}", other) for other in OTHER_DTYPES[dtype]])
-            yield _Part("dtype", f"dtype of {', '.join(of[:4])}" if of else "dtype inside the graph", dtype, tries, [])
+            yield _ProbedPart(
+                "dtype", f"dtype of {', '.join(of[:4])}" if of else "dtype inside the graph", dtype, tries, []
+            )
 
-    def constants(self) -> Iterator[_Part]:
+    def constants(self) -> Iterator[_ProbedPart]:
         """Numbers in arguments that are no sizes."""
         for node in self.nodes_:
             for place, (name, value, alone) in enumerate(_numbers(node)):
@@ -258,9 +262,9 @@ class _Asking:
                 asked = alone and type(value) is not bool and value not in operators.PLAIN
                 plain = [type(value)(number) for number in operators.NUMBERS if asked]
                 known = [(f"operators {node.name} {name} {number}", str(number)) for number in plain]
-                yield _Part("constant", f"{{{node.name}}}.{name}", str(value), tries[:2], known)
+                yield _ProbedPart("constant", f"{{{node.name}}}.{name}", str(value), tries[:2], known)
 
-    def values(self) -> Iterator[_Part]:
+    def values(self) -> Iterator[_ProbedPart]:
         """The contents of each input."""
         for position, name, value in self.inputs:
             if position in self.shared or not value.numel():
@@ -282,9 +286,9 @@ class _Asking:
             rows = [(edit.format(position), words) for edit, words in fills]
             tries = [rows[place] for place in order if place not in known]
             tries, known = tries or [rows[0]], [place for place in known if tries]
-            yield _Part("values", f"values of {{{name}}}", held, tries, [rows[place] for place in known])
+            yield _ProbedPart("values", f"values of {{{name}}}", held, tries, [rows[place] for place in known])
 
-    def strides(self) -> Iterator[_Part]:
+    def strides(self) -> Iterator[_ProbedPart]:
         """Layouts in memory that are not plain, made contiguous; plain ones of two or more dimensions, transposed."""
         if is_tied(self.case.gm):
             return
@@ -297,7 +301,7 @@ class _Asking:
                 tries = [(f"probes transposed {position}", "transposed")]
             else:
                 continue
-            yield _Part("strides", f"{{{name}}}.stride()", text, self.taken(tries), [])
+            yield _ProbedPart("strides", f"{{{name}}}.stride()", text, self.taken(tries), [])
 
 
 def _called(node: fx.Node) -> str:

@@ -51,7 +51,7 @@ open("answer", "w").write(json.dumps(codes))
 """
 
 
-class _Runs:
+class _ProgramRuns:
     """Runs of one program."""
 
     trials: Sequence[FreshRun]
@@ -80,7 +80,7 @@ class _Runs:
 
 
 @dataclass(frozen=True)
-class Verification(_Runs):
+class Verification(_ProgramRuns):
     """All runs of one program."""
 
     trials: Sequence[FreshRun]
@@ -167,7 +167,7 @@ class TorchThere:
 
 
 @dataclass(frozen=True)
-class Shown(_Runs):
+class Shown(_ProgramRuns):
     """What a program showed. `flaky`: the failure was recorded in only a share of the runs."""
 
     program: Path

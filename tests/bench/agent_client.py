@@ -45,42 +45,46 @@ class Client:
         answer: dict[str, Any] = {}
         if "--json" in words and done.stdout.strip():
             answer = json.loads(done.stdout.splitlines()[-1])
-        told = {"command": shlex.join(["graphdbg", *words]), "code": done.returncode, "verdict": answer.get("verdict")}
-        self.told.append(told | {"bytes": len(done.stdout.encode()), "seconds": round(time.monotonic() - began)})
+        messages = {
+            "command": shlex.join(["graphdbg", *words]),
+            "code": done.returncode,
+            "verdict": answer.get("verdict"),
+        }
+        self.told.append(messages | {"bytes": len(done.stdout.encode()), "seconds": round(time.monotonic() - began)})
         (self.folder / f"answer{len(self.told)}.json").write_text(done.stdout)
         return answer
 
     def step(self, command: str, answer: dict[str, Any], *more: str) -> list[str]:
         """The words of a command in `next` with options of our own; [] where there is none of that name."""
-        named = [shlex.split(one)[1:] for one in answer.get("next") or [] if one.startswith(f"graphdbg {command} ")]
+        named = [shlex.split(item)[1:] for item in answer.get("next") or [] if item.startswith(f"graphdbg {command} ")]
         return [*named[0][:1], *more, *named[0][1:]] if named else []
 
     def solve(self, program: list[str]) -> dict[str, Any]:
         """What came of it."""
         options = ("--json", "--max-time", self.most)
         self.run("dump", "-o", "run", "--inputs", "first", "--", *program)
-        found = self.run("triage", *options, "run")
-        shrink = self.step("minify", found, *options, "-o", "small")
-        if found.get("verdict") == "fails":
+        result = self.run("triage", *options, "run")
+        shrink = self.step("minify", result, *options, "-o", "small")
+        if result.get("verdict") == "fails":
             done = self.run(*(shrink or ["minify", *options, "-o", "small", "run"]))
-        elif found.get("verdict") == "rounding" and shrink:
+        elif result.get("verdict") == "rounding" and shrink:
             done = self.run(*shrink)
         else:
-            done = found = self.run("minify", *options, "-o", "small", "--", *program)
+            done = result = self.run("minify", *options, "-o", "small", "--", *program)
         blamed: dict[str, Any] = {}
-        if why := self.step("bisect", done, *options) or self.step("bisect", found, *options):
+        if why := self.step("bisect", done, *options) or self.step("bisect", result, *options):
             blamed = self.run(*why)
         return {
             "commands": len(self.told),
-            "verdict": found.get("verdict"),
-            "kind": found.get("kind"),
-            "layer": found.get("layer"),
+            "verdict": result.get("verdict"),
+            "kind": result.get("kind"),
+            "layer": result.get("layer"),
             "repro": done.get("repro"),
             "rate": done.get("report_rate") or done.get("repro_rate"),
             "nodes": [done.get("original_nodes"), done.get("nodes")],
             "blamed": blamed.get("sentence") or (done.get("workaround") if done.get("verdict") == "rounding" else None),
-            "largest_answer": max(one["bytes"] for one in self.told if "--json" in one["command"]),
-            "seconds": sum(one["seconds"] for one in self.told),
+            "largest_answer": max(item["bytes"] for item in self.told if "--json" in item["command"]),
+            "seconds": sum(item["seconds"] for item in self.told),
             "told": self.told,
         }
 

@@ -43,7 +43,7 @@ class Block(nn.Module):
 def models() -> dict[str, tuple[nn.Module, Callable[[], tuple[Any, ...]]]]:
     """Name -> model and what makes a batch."""
     layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True)
-    layers = [one for _ in range(6) for one in (nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU())]
+    layers = [item for _ in range(6) for item in (nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU())]
     mixed = nn.Sequential(nn.EmbeddingBag(1000, 256), *layers)
     return {
         "transformer": (
@@ -65,7 +65,7 @@ def stepping(
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step() -> float:
-        inputs = [one.to(device) for one in batch()]
+        inputs = [item.to(device) for item in batch()]
         wait()
         began = time.perf_counter()
         compiled(*inputs).square().mean().backward()
@@ -87,15 +87,17 @@ def alone(name: str, calls: int = 200) -> float:
     session = armed()
     assert session is not None and session.calls is not None, name
     took, other = list[float](), torch.randn(512, 512)
-    kept = [(one, tuple(one.values(one.newest))) for one in session.calls.last_step()[:1] if one.newest is not None]
+    kept = [
+        (item, tuple(item.values(item.newest))) for item in session.calls.last_step()[:1] if item.newest is not None
+    ]
     for _ in range(calls):
         until = time.perf_counter() + 0.02
         while time.perf_counter() < until:
             _ = other @ other
         began = time.perf_counter()
-        for one, inputs in kept:
-            one.begins(inputs)
-            one.ended(())
+        for item, inputs in kept:
+            item.begins(inputs)
+            item.ended(())
         took.append(time.perf_counter() - began)
     return statistics.mean(took)
 
@@ -142,7 +144,7 @@ def main() -> int:
         for number in range(asked.recompiles):
             scaled(torch.ones(4), number + 0.5)
             if number % 50 == 49:
-                most = max(most, sum(one.stat().st_size for one in Path(ring).rglob("*") if one.is_file()))
+                most = max(most, sum(path.stat().st_size for path in Path(ring).rglob("*") if path.is_file()))
         print(f"ring after {asked.recompiles} recompiles: {most / 2**20:.1f} MB at most")
         over = over or most > 64 << 20
     return int(over)

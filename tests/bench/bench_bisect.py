@@ -109,14 +109,14 @@ def ours(folder: Path, fault: str) -> dict[str, Any]:
     words = ["bisect", f"run/0_0/{FAULTS[fault]}", "--by", "pass", "--import", fault, "--json"]
     command = [sys.executable, "-m", "graphdbg", *words]
     text, seconds, cache = run(folder, command)
-    found = json.loads(text)
-    first = found["findings"][0] if found["findings"] else {}
+    document = json.loads(text)
+    first = document["findings"][0] if document["findings"] else {}
     work = first.get("workaround") or {}
     verified = f" [work-around {'verified' if work.get('verified') else 'none'}]"
     return {
         "who": "graphdbg",
-        "found": found["sentence"] + verified,
-        "probes": found["probe_count"] + 1,
+        "found": document["sentence"] + verified,
+        "probes": document["probe_count"] + 1,
         "seconds": seconds,
         "cache": cache,
     }
@@ -124,8 +124,8 @@ def ours(folder: Path, fault: str) -> dict[str, Any]:
 
 def stock(folder: Path, fault: str) -> dict[str, Any]:
     text, _, cache = run(folder, [sys.executable, "stock.py", fault])
-    found = json.loads(text.rpartition("RESULT ")[2])
-    return {"who": "do_bisect", **found, "cache": cache}
+    document = json.loads(text.rpartition("RESULT ")[2])
+    return {"who": "do_bisect", **document, "cache": cache}
 
 
 def stock_cli(folder: Path, fault: str) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def wanted(case: Case, gm: fx.GraphModule) -> tuple[str, set[str]]:
     node = nodes[case.number]
     around = [*node.users, *node.all_input_nodes]
     return node.name, {node.name} | {
-        one.name for one in around if str(one.target) in {f"aten.{it}" for it in case.pattern}
+        item.name for item in around if str(item.target) in {f"aten.{it}" for it in case.pattern}
     }
 
 
@@ -146,22 +146,22 @@ def main() -> None:
                 path, imports, node, names = prepared(case, folder, number)
                 began = time.perf_counter()
                 tell = (lambda text: print("   ", text, flush=True)) if arguments.tell else (lambda text: None)
-                found = bisect(load_graph(path), by="node", imports=imports, server=server, narrate=tell).by_node
-                assert found is not None
-                got = found.node.name if found.node else found.status
-                bound = 2 * math.log2(found.nodes) + 4
+                search = bisect(load_graph(path), by="node", imports=imports, server=server, narrate=tell).by_node
+                assert search is not None
+                got = search.node.name if search.node else search.status
+                bound = 2 * math.log2(search.nodes) + 4
                 right = got in names
-                named, within = named + right, within + (found.compiles <= bound)
-                alone = {True: "alone", False: "fused", None: "-"}[found.alone]
+                named, within = named + right, within + (search.compiles <= bound)
+                alone = {True: "alone", False: "fused", None: "-"}[search.alone]
                 print(
                     f"{'ok   ' if right else 'WRONG'} {case.name:<50} planted {node:<14} named {got:<14} {alone:<6}"
-                    f" {found.compiles:2d} of {bound:4.1f} compiles, n = {found.nodes}, "
+                    f" {search.compiles:2d} of {bound:4.1f} compiles, n = {search.nodes}, "
                     f"{time.perf_counter() - began:5.1f} s",
                     flush=True,
                 )
                 if not right:
                     print(
-                        f"      {found.text} {found.sentence} {found.notes} {[one.name for one in found.group]}",
+                        f"      {search.text} {search.sentence} {search.notes} {[item.name for item in search.group]}",
                         flush=True,
                     )
     print(f"{named} of {len(chosen)} named, {within} within the bound")

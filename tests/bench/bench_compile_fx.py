@@ -117,12 +117,12 @@ def _ran(cell: Cell) -> bool:
     start = time.perf_counter()
     stock, ours = run_by(cell, STOCK), run_by(cell, OURS)
     equal = len(stock) == len(ours) and all(
-        one.dtype == other.dtype and one.stride() == other.stride() and torch.equal(one, other)
-        for one, other in zip(stock, ours, strict=True)
+        item.dtype == other.dtype and item.stride() == other.stride() and torch.equal(item, other)
+        for item, other in zip(stock, ours, strict=True)
     )
     seconds = time.perf_counter() - start
-    told = "bitwise equal" if equal else "DIFFERENT"
-    print(f"{cell.model:26} {cell.mode:14} {len(stock)} values and gradients {told}  ({seconds:.0f} s)", flush=True)
+    reported = "bitwise equal" if equal else "DIFFERENT"
+    print(f"{cell.model:26} {cell.mode:14} {len(stock)} values and gradients {reported}  ({seconds:.0f} s)", flush=True)
     return equal
 
 

@@ -103,8 +103,8 @@ def run(name: str, repeats: int) -> bool:
         for who, call in calls.items():
             for _ in range(4):
                 torch.compiler.cudagraph_mark_step_begin()
-                made = call(x).clone()
-            error = ((made - expected).abs().max() / expected.abs().max()).item()
+                result = call(x).clone()
+            error = ((result - expected).abs().max() / expected.abs().max()).item()
             if error > 1e-2:
                 right = False
                 print(f"{name} {who} {way}: WRONG, off by {error:.1e} of the greatest value")

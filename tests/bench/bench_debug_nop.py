@@ -31,11 +31,11 @@ from tests.models.healthy_models import PROGRAMS, Block
 def forward(layers: int) -> tuple[fx.GraphModule, list[Any]]:
     """The inference graph of a transformer, and its inputs."""
     model = nn.Sequential(*[Block(16) for _ in range(layers)], nn.LayerNorm(16)).eval()
-    found: list[tuple[fx.GraphModule, list[Any]]] = []
+    results: list[tuple[fx.GraphModule, list[Any]]] = []
 
     def keep(gm: fx.GraphModule, _inputs: Any) -> Callable[..., Any]:
         def run(args: list[Any]) -> Any:
-            found.append((gm, list(args)))
+            results.append((gm, list(args)))
             return gm(*args)
 
         run._boxed_call = True  # type: ignore[attr-defined]
@@ -45,7 +45,7 @@ def forward(layers: int) -> tuple[fx.GraphModule, list[Any]]:
         torch.compile(model, backend=aot_autograd(fw_compiler=keep, inference_compiler=keep), dynamic=True)(
             torch.randn(2, 6, 16)
         )
-    return found[0]
+    return results[0]
 
 
 def ratios(layers: int, runs: int) -> None:
@@ -83,29 +83,29 @@ def ratios(layers: int, runs: int) -> None:
 
 
 def healthy() -> None:
-    made: list[Checked] = []
+    built: list[Checked] = []
     begin = Checked.__init__
 
     def noted(self: Checked, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
-        made.append(self)
+        built.append(self)
 
     Checked.__init__ = noted  # type: ignore[method-assign]
     unconfirmed = total = 0
     for name, make in PROGRAMS.items():
         torch._dynamo.reset()
         torch.manual_seed(0)
-        made.clear()
+        built.clear()
         function, calls, train = make()
         program = torch.compile(function, backend="graphdbg_debug_nop")
-        with collecting() as found, torch.set_grad_enabled(train):
+        with collecting() as result, torch.set_grad_enabled(train):
             for call in calls * 2:
                 out = program(*call)
                 if train:
-                    sum(one.sum() for one in (out if isinstance(out, tuple) else (out,))).backward()
-        alarms = [finding for finding in found if finding.origin]
-        values = sum(one.graph.values() for one in made)
-        print(f"  {name:<16} {len(made)} graphs, {values:4d} values, {len(alarms)} alarms")
+                    sum(item.sum() for item in (out if isinstance(out, tuple) else (out,))).backward()
+        alarms = [finding for finding in result if finding.origin]
+        values = sum(item.graph.values() for item in built)
+        print(f"  {name:<16} {len(built)} graphs, {values:4d} values, {len(alarms)} alarms")
         for finding in alarms:
             confirmed = all(mismatch.cause in ("fake", "symbolic", "schema") for mismatch in finding.own)
             unconfirmed += not confirmed

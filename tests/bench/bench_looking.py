@@ -47,23 +47,23 @@ def many(count: int) -> list[GraphRecord]:
 
 def large(nodes: int) -> list[GraphRecord]:
     """A large graph and its relatives: other names, one change, 200 changes with other names, another batch size."""
-    made = layered(nodes, "0_0/forward")
-    named = renumbered(made)
+    result = layered(nodes, "0_0/forward")
+    named = renumbered(result)
     changes = min(200, nodes // 20)
-    relatives = [named, scattered(made, 1, seed=1), scattered(named, changes, seed=2), larger_batch(named)]
+    relatives = [named, scattered(result, 1, seed=1), scattered(named, changes, seed=2), larger_batch(named)]
     for number, record in enumerate(relatives, 1):
         record.id = f"{number}_0/forward"
-    return [made, *relatives]
+    return [result, *relatives]
 
 
 def larger_batch(record: GraphRecord) -> GraphRecord:
     """The same graph for 12 rows where there were 8."""
-    made = renumbered(record, "m")
-    for node in made.graph.nodes:
+    result = renumbered(record, "m")
+    for node in result.graph.nodes:
         shape = getattr(node.value, "shape", None)
         if shape and shape[0] == 8:
             shape[0] = 12
-    return made
+    return result
 
 
 def seconds(command: list[str], folder: Path) -> float:

@@ -109,19 +109,19 @@ def measured(backend: str, graphs: int, work: Path, *, cold: bool) -> list[tuple
         kind: Child(str(folder), backend, work / (f"cache {kind}" if cold else "cache"))
         for kind, folder in ((PLAIN, "-"), (RECORDED, work / "run"))
     }
-    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in children}
+    results: dict[str, list[tuple[float, float]]] = {kind: [] for kind in children}
     for number in range(graphs):
         for kind in list(children) if number % 2 else list(children)[::-1]:
-            found[kind].append(children[kind].ask(str(number)))
+            results[kind].append(children[kind].ask(str(number)))
     end = children[RECORDED].ask("end")
     for child in children.values():
         child.process.communicate()
-    made: list[tuple[float, float, float]] = []
+    built: list[tuple[float, float, float]] = []
     for which, last in enumerate(end):
-        plain, ours = ([one[which] for one in found[kind]] for kind in (PLAIN, RECORDED))
+        plain, ours = ([item[which] for item in results[kind]] for kind in (PLAIN, RECORDED))
         pairs = [after / before for before, after in zip(plain, ours, strict=True)]
-        made.append((sum(plain), sum(ours) + last, statistics.median(pairs)))
-    return made
+        built.append((sum(plain), sum(ours) + last, statistics.median(pairs)))
+    return built
 
 
 def main() -> int:

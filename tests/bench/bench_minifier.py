@@ -147,9 +147,9 @@ def main() -> int:
     print("graph        nodes  bug          calls: ours  peer  ratio  nodes: ours peer  seconds: ours peer")
     for size in map(int, options.sizes.split(",")):
         kinds: dict[str, list[float]] = {kind: [] for kind in options.kinds.split(",")}
-        found = graphs(size)
+        result = graphs(size)
         for kind, ratios in kinds.items():
-            for name, (gm, inputs) in found.items():
+            for name, (gm, inputs) in result.items():
                 seeds = 1 if size > 1000 else options.seeds
                 ratios += compare(name, gm, inputs, kind, seeds, options.limit, findings)
         findings.missed += verdict(size, kinds)

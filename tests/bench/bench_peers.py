@@ -103,17 +103,17 @@ def stock(place: Place, kind: str, isolate: bool) -> Row:
     if not launchers:
         return {"queries": None, "nodes": None, "verified": False, "why": "wrote no launcher"}
     _, text = place.run(sys.executable, launchers[0], "minify", *([] if isolate else ["--no-isolate"]))
-    told = re.search(r"Made (\d+) queries", text)
+    match = re.search(r"Made (\d+) queries", text)
     steps = re.findall(r"\((\d+) nodes, \d+ inputs\)", text)
     nodes = int(steps[-1]) if steps else None
     spent, repro = place.seconds, place.folder / "repro.py"
     fails = repro.exists() and place.run(sys.executable, repro)[0] not in (0, 124)
     place.seconds = spent
     return {
-        "queries": int(told[1]) if told else None,
+        "queries": int(match[1]) if match else None,
         "nodes": nodes,
         "verified": fails,
-        "why": "" if told else text.strip().splitlines()[-1][:80] if text.strip() else "",
+        "why": "" if match else text.strip().splitlines()[-1][:80] if text.strip() else "",
     }
 
 

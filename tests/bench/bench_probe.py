@@ -94,7 +94,7 @@ def stock(variant: str, kind: str) -> None:
     gm, inputs = graph(kind)
     with inductor_config.patch({BUG: variant}):
         small, left = minifier(gm, inputs, fails, dump_state=lambda *_: None)
-    size = sum(one.numel() * one.element_size() for one in left)
+    size = sum(item.numel() * item.element_size() for item in left)
     tell({"queries": queries, "nodes": len(small.graph.nodes), "input_bytes": size})
 
 
@@ -110,9 +110,9 @@ def save(variant: str, kind: str, folder: str) -> None:
         _with_settings(save_graph(gm, inputs, Path(folder)))
 
 
-def tell(found: dict[str, Any]) -> None:
+def tell(entry: dict[str, Any]) -> None:
     """One line of JSON, the last on stdout."""
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(entry) + "\n")
 
 
 def timed(command: list[str], state: Path, read: Callable[[dict[str, Any]], tuple[int, int, int]]) -> Run:
@@ -128,29 +128,29 @@ def timed(command: list[str], state: Path, read: Callable[[dict[str, Any]], tupl
         assert process.stdout is not None
         lines: list[bytes] = []
         verified = 0.0
-        for one in process.stdout:
-            lines.append(one)
-            if b'"purpose"' in one and b'"verification"' in one:
+        for line in process.stdout:
+            lines.append(line)
+            if b'"purpose"' in line and b'"verification"' in line:
                 verified = time.monotonic() - began
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.monotonic() - began
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{log.read_text()[-3000:]}")
-    found = json.loads(lines[-1]) if lines else {}
-    return Run(*read(found), verified or wall, wall, usage.ru_utime + usage.ru_stime)
+    document = json.loads(lines[-1]) if lines else {}
+    return Run(*read(document), verified or wall, wall, usage.ru_utime + usage.ru_stime)
 
 
-def sizes(found: dict[str, Any]) -> tuple[int, int, int]:
+def sizes(entry: dict[str, Any]) -> tuple[int, int, int]:
     """Queries, nodes, input bytes."""
-    return found["queries"], found["nodes"], found["input_bytes"]
+    return entry["queries"], entry["nodes"], entry["input_bytes"]
 
 
-def ours_of(found: dict[str, Any]) -> tuple[int, int, int]:
+def ours_of(entry: dict[str, Any]) -> tuple[int, int, int]:
     """The same; the case must have been verified and have a repro that works."""
-    assert found["verified"] == [3, 3], found
-    assert found["report_rate"].startswith("3 of 3"), found
-    return sizes(found)
+    assert entry["verified"] == [3, 3], entry
+    assert entry["report_rate"].startswith("3 of 3"), entry
+    return sizes(entry)
 
 
 class Bench:

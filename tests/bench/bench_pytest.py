@@ -108,9 +108,9 @@ def main() -> int:
     suites = {"compiles nothing": (NOTHING, asked.rounds), "compiles 8 graphs": (COMPILES, max(asked.rounds // 3, 2))}
     if asked.cases is not None:
         cases = [
-            str(one)
-            for one in sorted(asked.cases.resolve().glob("[01]*.py"))
-            if not one.name.startswith(("010", "034"))
+            str(path)
+            for path in sorted(asked.cases.resolve().glob("[01]*.py"))
+            if not path.name.startswith(("010", "034"))
         ]
         suites["real bugs, green"] = (
             CASES.format(home=str(asked.cases.resolve()), cases=cases),

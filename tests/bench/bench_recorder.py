@@ -70,17 +70,17 @@ def compile_times(work: Path, rounds: int, layers: int, *, warm: bool) -> None:
     if warm:
         seconds(PLAIN, made(work / "warm"), "--layers", str(layers))
     for number in range(rounds):
-        found: dict[str, float] = {}
+        results: dict[str, float] = {}
         for kind in kinds if number % 2 == 0 else kinds[::-1]:
             folder = made(work / f"{'warm' if warm else 'cold'}-{number}-{kinds.index(kind)}")
             if warm:
                 shutil.copytree(work / "warm/cache", folder / "cache")
                 shutil.rmtree(folder / "cache/fxgraph", ignore_errors=True)
                 shutil.rmtree(folder / "cache/aotautograd", ignore_errors=True)
-            found[kind] = seconds(kind, folder, "--layers", str(layers))
+            results[kind] = seconds(kind, folder, "--layers", str(layers))
         for kind in kinds:
-            ratios[kind].append(found[kind] / found[PLAIN])
-        print(f"  round {number + 1}: " + ", ".join(f"{kind} {found[kind]:.1f} s" for kind in kinds), flush=True)
+            ratios[kind].append(results[kind] / results[PLAIN])
+        print(f"  round {number + 1}: " + ", ".join(f"{kind} {results[kind]:.1f} s" for kind in kinds), flush=True)
     for kind in kinds[1:]:
         print(f"  {kind}: {statistics.median(ratios[kind]):.3f} of no recording (median of {rounds})", flush=True)
 
@@ -96,7 +96,7 @@ def steady(work: Path, layers: int, steps: int) -> None:
                 times[kind].append(elapsed)
     for process in runs.values():
         process.communicate()
-    middle = {kind: statistics.median(found) for kind, found in times.items()}
+    middle = {kind: statistics.median(result) for kind, result in times.items()}
     pairs = statistics.median(ours / plain for ours, plain in zip(times[OURS], times[PLAIN], strict=True))
     print(f"  {steps} steps in turn: {middle[PLAIN] * 1e3:.2f} ms and {middle[OURS] * 1e3:.2f} ms")
     print(
@@ -147,16 +147,18 @@ def recompiles(work: Path, times: int) -> None:
     print(f"  no recording {plain:.1f} s", flush=True)
     for title, options in ((OURS, ()), (f"with --max-disk {MAX_DISK}", ("--max-disk", str(MAX_DISK)))):
         folder = made(work / f"recompiles-{len(options)}")
-        found = seconds(OURS, folder, *arguments, options=options)
+        result = seconds(OURS, folder, *arguments, options=options)
         size, blocks = sizes(folder / "run")
-        print(f"  {title}: {found:.1f} s, ratio {found / plain:.3f}; {size:,} bytes, {blocks:,} in blocks", flush=True)
+        print(
+            f"  {title}: {result:.1f} s, ratio {result / plain:.3f}; {size:,} bytes, {blocks:,} in blocks", flush=True
+        )
 
 
 def sizes(folder: Path) -> tuple[int, int]:
     """Bytes of the files under a folder, each counted once however many names it has; and of the blocks they take."""
-    found = {status.st_ino: status for path in folder.rglob("*") if (status := path.lstat())}
+    results = {status.st_ino: status for path in folder.rglob("*") if (status := path.lstat())}
     files = {path.lstat().st_ino: path.lstat().st_size for path in folder.rglob("*") if path.is_file()}
-    return sum(files.values()), sum(status.st_blocks * 512 for status in found.values())
+    return sum(files.values()), sum(status.st_blocks * 512 for status in results.values())
 
 
 def made(path: Path) -> Path:

@@ -129,16 +129,16 @@ def line(size: int, topology: str, kind: str, options: argparse.Namespace) -> st
     queries, left, work = (
         statistics.median(getattr(row, name) for row in rows) for name in ("queries", "left", "work")
     )
-    found = f"{queries:6g} / {left:g} (worst {max(row.left for row in rows)}) / {work:.1f}"
+    text = f"{queries:6g} / {left:g} (worst {max(row.left for row in rows)}) / {work:.1f}"
     if options.jobs > 1:
-        found += f"  in {statistics.median(row.rounds for row in rows):g} rounds"
+        text += f"  in {statistics.median(row.rounds for row in rows):g} rounds"
     if peers:
         calls = statistics.median(count for count, _ in peers)
         more = "> " if any(rest is None for _, rest in peers) else ""
         ends = max((rest for _, rest in peers if rest is not None), default=None)
         ratio = statistics.median(row.queries / count for row, (count, _) in zip(rows, peers, strict=False))
-        found += f"   stock {more}{calls:g} / worst {ends}, ratio {ratio:.3f}"
-    return f"{size:5} {topology:12} {kind:22} {found}   {took:.2f} s"
+        text += f"   stock {more}{calls:g} / worst {ends}, ratio {ratio:.3f}"
+    return f"{size:5} {topology:12} {kind:22} {text}   {took:.2f} s"
 
 
 def stock(shape: Shape, failure: Failure, limit: int) -> tuple[int, int | None]:

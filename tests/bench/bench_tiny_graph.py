@@ -96,12 +96,12 @@ def main() -> int:
         (work / "cache").mkdir()
         wanted = {PLAIN: (this, "-"), THIS: (this, str(work / "this")), OTHER: (other, str(work / "other"))}
         children = {kind: Child(root, folder, work / "cache") for kind, (root, folder) in wanted.items()}
-        found: dict[str, list[float]] = {kind: [] for kind in children}
+        results: dict[str, list[float]] = {kind: [] for kind in children}
         for number in range(arguments.rounds):
             for kind in list(children) if number % 2 else list(children)[::-1]:
-                found[kind].append(children[kind].ask("compile"))
+                results[kind].append(children[kind].ask("compile"))
         ends = {kind: child.ask("end") / (arguments.rounds + 1) for kind, child in children.items()}
-    middle = {kind: statistics.median(times) for kind, times in found.items()}
+    middle = {kind: statistics.median(times) for kind, times in results.items()}
     print(f"{'':16}{'compile':>10}{'cost':>10}{'with end':>10}   ms, median of {arguments.rounds}")
     for kind, value in middle.items():
         cost = value - middle[PLAIN]

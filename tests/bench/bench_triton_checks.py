@@ -40,7 +40,9 @@ class _Arguments(LaunchObserver):
 
     def before(self, launch: InterpretedLaunch) -> None:
         source = Path(launch.function.__code__.co_filename).read_text(encoding="utf-8")
-        given = {name: one.clone() if isinstance(one, torch.Tensor) else one for name, one in launch.arguments.items()}
+        given = {
+            name: item.clone() if isinstance(item, torch.Tensor) else item for name, item in launch.arguments.items()
+        }
         self.kept.append({"kernel": launch.kernel, "source": source, "grid": launch.grid, "arguments": given})
 
 
@@ -48,10 +50,10 @@ class _Arguments(LaunchObserver):
 def _by_kernel(seconds: dict[str, float]) -> Iterator[None]:
     usual = Interpretation.launch
 
-    def launch(self: Interpretation, one: InterpretedLaunch) -> None:
+    def launch(self: Interpretation, interpreted_launch: InterpretedLaunch) -> None:
         began = time.perf_counter()
-        usual(self, one)
-        seconds[one.kernel] = seconds.get(one.kernel, 0.0) + time.perf_counter() - began
+        usual(self, interpreted_launch)
+        seconds[interpreted_launch.kernel] = seconds.get(interpreted_launch.kernel, 0.0) + time.perf_counter() - began
 
     Interpretation.launch = launch
     try:
@@ -75,7 +77,7 @@ def measured(graph: Graph) -> dict[str, Any]:
             by_kernel: dict[str, float] = {}
             with _by_kernel(by_kernel):
                 plain.append(rung.timed(compiled, graph.inputs, checking))
-            of_kernel = {name: min(one, of_kernel.get(name, one)) for name, one in by_kernel.items()}
+            of_kernel = {name: min(item, of_kernel.get(name, item)) for name, item in by_kernel.items()}
             given, began = clone_inputs(graph.inputs), time.perf_counter()
             compiled(given)
             checked.append(time.perf_counter() - began)
@@ -119,12 +121,12 @@ def _own(file: str) -> None:
     signal.signal(signal.SIGALRM, late)
     seconds: dict[str, float] = {}
     failed: set[str] = set()
-    for one in torch.load(file, weights_only=False):
-        name = one["kernel"]
+    for item in torch.load(file, weights_only=False):
+        name = item["kernel"]
         if name in failed:
             continue
         code = Path(file).with_name(f"{name}.py")
-        code.write_text("@triton.jit" + one["source"].partition("@triton.jit")[2], encoding="utf-8")
+        code.write_text("@triton.jit" + item["source"].partition("@triton.jit")[2], encoding="utf-8")
         space = {
             "triton": triton,
             "tl": tl,
@@ -136,7 +138,7 @@ def _own(file: str) -> None:
         signal.alarm(LIMIT_S)
         began = time.perf_counter()
         try:
-            space[name][one["grid"]](**one["arguments"])
+            space[name][item["grid"]](**item["arguments"])
             seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - began
         except Exception as error:  # noqa: BLE001  it cannot run this one
             failed.add(name)
@@ -165,7 +167,7 @@ def main() -> None:
                 continue
             row = measured(graph)
             same = [kernel for kernel in row["own"] if kernel in row["kernels"]]
-            theirs, here = sum(row["own"][one] for one in same), sum(row["kernels"][one] for one in same)
+            theirs, here = sum(row["own"][item] for item in same), sum(row["kernels"][item] for item in same)
             plain, checked, own, ours = plain + row["plain"], checked + row["checked"], own + theirs, ours + here
             beside = f"{theirs / here:6.1f} x on {len(same)} of {len(row['kernels'])} kernels" if same else "runs none"
             print(

@@ -120,20 +120,20 @@ def in_terminal(run: str, size: tuple[int, int], keys: int, peer: bool, out: Pat
 
     Thread(target=watch_parent, daemon=True).start()
     app, story = (peer_story if peer else own_story)(run, keys)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     async def pilot(_: Any) -> None:
         try:
-            await story(found)
-            found["memory"] = memory_bytes()
-            found["torch"] = "torch" in sys.modules
+            await story(results)
+            results["memory"] = memory_bytes()
+            results["torch"] = "torch" in sys.modules
         except Exception as error:  # noqa: BLE001 - told by the parent
-            found["error"] = f"{watch_said(error)}"
+            results["error"] = f"{watch_said(error)}"
         finally:
             app.exit()
 
     app.run(auto_pilot=pilot)
-    out.write_text(json.dumps(found))
+    out.write_text(json.dumps(results))
 
 
 def own_story(run: str, keys: int) -> tuple[Any, Any]:
@@ -144,15 +144,15 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
 
     app = Workbench(first_room(f"{run}/0_0/forward"))
 
-    async def story(found: dict[str, Any]) -> None:
+    async def story(entry: dict[str, Any]) -> None:
         watch = Watch(app)
         room: Any = app.first
 
         def rows() -> bool:
             return bool(room.is_mounted and room.query("NodeTable") and room.table.texts is not None)
 
-        found["open"] = await watch.until(rows) - BEGAN
-        found["cpu"] = time.process_time()
+        entry["open"] = await watch.until(rows) - BEGAN
+        entry["cpu"] = time.process_time()
         if not keys:
             return
         import asyncio
@@ -203,7 +203,7 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
             if room.rows.selection.nodes is not None:
                 await watch.until(lambda: room.rows.selection.nodes is None)
             await asyncio.sleep(0.1)
-        found["times"], found["busy"] = times, busy
+        entry["times"], entry["busy"] = times, busy
 
     return app, story
 
@@ -237,12 +237,12 @@ def peer_story(run: str, keys: int) -> tuple[Any, Any]:
 
     app = Peer()
 
-    async def story(found: dict[str, Any]) -> None:
+    async def story(entry: dict[str, Any]) -> None:
         import asyncio
 
         watch = Watch(app)
         await watch.until(lambda: bool(app.query(DataTable)) and app.query_one(DataTable).row_count == len(view))
-        found["open"] = watch.at - BEGAN
+        entry["open"] = watch.at - BEGAN
         table, times = app.query_one(DataTable), {}
 
         async def done(name: str, change: Any, holds: Any) -> None:
@@ -271,7 +271,7 @@ def peer_story(run: str, keys: int) -> tuple[Any, Any]:
         await done("fold", lambda: app.fill(firsts), lambda: table.row_count == len(firsts))
         some = [node for node in range(len(view)) if view.target(node) == "aten.mm.default"]
         await done("settled", lambda: app.fill(some), lambda: table.row_count == len(some))
-        found["times"] = times
+        entry["times"] = times
 
     return app, story
 
@@ -308,10 +308,10 @@ def measured(run: Path, size: tuple[int, int], keys: int, *, peer: bool = False)
         os.close(leader)
         if not out.exists():
             raise SystemExit(f"the child exited with {process.returncode}:\n{seen.decode(errors='replace')[-3000:]}")
-        found = json.loads(out.read_text())
-        if "error" in found:
-            raise SystemExit(f"the child failed: {found['error']}")
-        return found
+        document = json.loads(out.read_text())
+        if "error" in document:
+            raise SystemExit(f"the child failed: {document['error']}")
+        return document
 
 
 def percentile(times: list[float], part: float) -> float:
@@ -324,8 +324,8 @@ KEYS = ("row", "page", "ends", "fold", "search", "filter")
 
 def one_size(run: Path, nodes: int, options: argparse.Namespace) -> bool:
     """All measurements for one number of nodes; whether the bars were met."""
-    made = [measured(run, SIZES[0], 0) for _ in range(options.repeat)]
-    opens = [found["open"] for found in made]
+    built = [measured(run, SIZES[0], 0) for _ in range(options.repeat)]
+    opens = [item["open"] for item in built]
     met = True
     strict = nodes == max(NODES)
 
@@ -337,33 +337,33 @@ def one_size(run: Path, nodes: int, options: argparse.Namespace) -> bool:
         met = met and good
         return f"   {name} {limit * scale:g} {unit} {'met' if good else 'MISSED'}"
 
-    told = f"{nodes:,} nodes: open {min(opens):.3f} s best, {statistics.median(opens):.3f} s median of {len(opens)}, "
-    told += f"CPU {min(found['cpu'] for found in made):.3f} s"
-    print(told + bar("bar", min(opens), OPEN_BAR_S, "s", 1))
+    text = f"{nodes:,} nodes: open {min(opens):.3f} s best, {statistics.median(opens):.3f} s median of {len(opens)}, "
+    text += f"CPU {min(item['cpu'] for item in built):.3f} s"
+    print(text + bar("bar", min(opens), OPEN_BAR_S, "s", 1))
     for size in SIZES:
-        found = measured(run, size, options.keys)
-        times = found["times"]
+        result = measured(run, size, options.keys)
+        times = result["times"]
         every = [value for name in KEYS for value in times[name]]
         p99 = percentile(every, 0.99)
         print(
             f"  {size[0]}x{size[1]}: {len(every)} keys, p50 {1e3 * percentile(every, 0.5):.1f} ms, p99 "
             f"{1e3 * p99:.1f} ms, "
-            f"CPU p99 {1e3 * percentile([value for name in KEYS for value in found['busy'][name]], 0.99):.1f} ms"
+            f"CPU p99 {1e3 * percentile([value for name in KEYS for value in result['busy'][name]], 0.99):.1f} ms"
             + bar("bar", p99, KEY_BAR_S, "ms", 1e3)
         )
         for name in KEYS:
             low, high = (1e3 * percentile(times[name], part) for part in (0.5, 0.99))
-            busy = [1e3 * percentile(found["busy"][name], part) for part in (0.5, 0.99)]
+            busy = [1e3 * percentile(result["busy"][name], part) for part in (0.5, 0.99)]
             print(f"    {name:8} p50 {low:6.1f}  p99 {high:6.1f} ms   CPU p50 {busy[0]:6.1f}  p99 {busy[1]:6.1f} ms")
         print(
             f"    filter settled {1e3 * statistics.median(times['settled']):.0f} ms; memory "
-            f"{found['memory'] / 2**20:.0f} MB" + bar("bar", found["memory"], MEMORY_BAR, "MB", 1 / 2**20)
+            f"{result['memory'] / 2**20:.0f} MB" + bar("bar", result["memory"], MEMORY_BAR, "MB", 1 / 2**20)
         )
-        if found["torch"]:
+        if result["torch"]:
             print("    torch was imported: MISSED")
             met = False
         if size == SIZES[0] and not options.no_peer:
-            beside(run, found, min(opens))
+            beside(run, result, min(opens))
     return met
 
 

@@ -227,10 +227,10 @@ def table(done: dict[str, Done]) -> bool:
     good = True
     print("| task | keys before | now | time before | now |\n|---|---|---|---|---|")
     for task, (before, said) in BEFORE.items():
-        found = done.get(task)
-        few = found is not None and (before is None or before <= 2 or found.keys <= before / 2)
+        result = done.get(task)
+        few = result is not None and (before is None or before <= 2 or result.keys <= before / 2)
         good = good and few
-        now = f"{found.keys} | {said} | {found.seconds:.1f} s" if found else f"not done | {said} | -"
+        now = f"{result.keys} | {said} | {result.seconds:.1f} s" if result else f"not done | {said} | -"
         print(f"| {task}{'' if few else ' **MISSED**'} | {'impossible' if before is None else before} | {now} |")
     return good
 

@@ -51,15 +51,15 @@ def in_turn(walled: Callable[[], object], open_: Callable[[], object], rounds: i
     ends = time.monotonic() + seconds
     for number in range(rounds):
         took: dict[Callable[[], object], float] = {}
-        for one in (walled, open_) if number % 2 else (open_, walled):
+        for item in (walled, open_) if number % 2 else (open_, walled):
             began = time.perf_counter()
-            one()
-            took[one] = time.perf_counter() - began
-            times[one].append(took[one])
+            item()
+            took[item] = time.perf_counter() - began
+            times[item].append(took[item])
         ratios.append(took[walled] / took[open_])
         if time.monotonic() > ends and number > 4:
             break
-    with_s, without_s = (statistics.median(times[one]) for one in (walled, open_))
+    with_s, without_s = (statistics.median(times[item]) for item in (walled, open_))
     quarters = statistics.quantiles(ratios, n=4)
     return (
         f"{statistics.median(ratios):.3f} (quartiles {quarters[0]:.3f} to {quarters[2]:.3f}, {len(ratios)} pairs; "
@@ -112,8 +112,8 @@ def main() -> None:
 
         def start(wall: tuple[str, ...] | None) -> Callable[[], None]:
             def started() -> None:
-                with ForkServer(wall=wall) as one:
-                    one.wait_ready()
+                with ForkServer(wall=wall) as item:
+                    item.wait_ready()
 
             return started
 

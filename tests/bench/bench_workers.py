@@ -115,14 +115,14 @@ def compare(kind: str, options: argparse.Namespace, folder: Path) -> list[str]:
     runs[f"-j {options.workers}"] = measure(case, folder / "many", kind, options.workers)
     if options.executor == "ray":
         runs[f"-j {options.workers} ray"] = measure(case, folder / "ray", kind, options.workers, "--executor", "ray")
-    one, many, *ray = runs.values()
+    item, many, *ray = runs.values()
     wrong: list[str] = []
     for name, run in runs.items():
-        same = all(run.last[key] == one.last[key] for key in SAME)
+        same = all(run.last[key] == item.last[key] for key in SAME)
         last = run.last
         print(
-            f"{kind:12} {name:10} {run.seconds:8.1f} {run.seconds / one.seconds:6.2f}"
-            f" {run.search:8.1f} {run.search / one.search:6.2f} {last['queries']:8} {last['nodes']:6} "
+            f"{kind:12} {name:10} {run.seconds:8.1f} {run.seconds / item.seconds:6.2f}"
+            f" {run.search:8.1f} {run.search / item.search:6.2f} {last['queries']:8} {last['nodes']:6} "
             f"{last['input_bytes']:8}"
             f"  {'same' if same else 'OTHER'}",
             flush=True,

@@ -121,7 +121,7 @@ def autograd_run(path: Path, model: Path, *, copy: bool = True) -> Run:
     x, w = placeholder("primals_1", "s0", 16), placeholder("primals_2", 16, 8)
     mm = call("mm", "aten.mm.default", "primals_1", "primals_2", number=7, stack=0, origin="h", aten="aten.mm.default")
     relu = call("relu", "aten.relu.default", "mm", number=8, stack=1, origin="relu", aten="aten.relu.default")
-    made: dict[str, GraphRecord] = {}
+    built: dict[str, GraphRecord] = {}
     traced = [
         placeholder("l_x_", "s0", 16),
         placeholder("l_w_", 16, 8),
@@ -133,11 +133,11 @@ def autograd_run(path: Path, model: Path, *, copy: bool = True) -> Run:
         InputRecord(name="l_x_", role="user", source="L['x']"),
         InputRecord(name="l_w_", role="parameter", source="L['w']"),
     ]
-    made["dynamo"] = _record("0_0/dynamo", traced, named, strings)
-    made["forward"] = _record("0_0/forward", [x, w, mm, relu, output("relu", "primals_1", "relu")], given, strings)
+    built["dynamo"] = _record("0_0/dynamo", traced, named, strings)
+    built["forward"] = _record("0_0/forward", [x, w, mm, relu, output("relu", "primals_1", "relu")], given, strings)
     after = call("mm", "aten.mm.default", "primals_1", "primals_2", number=7, stack=0, origin="h")
     nodes = [x, w, after, relu, output("relu", "primals_1", "relu")]
-    made["post_grad_forward"] = _record("0_0/post_grad_forward", nodes, given, strings)
+    built["post_grad_forward"] = _record("0_0/post_grad_forward", nodes, given, strings)
     back = [
         x,
         placeholder("relu", "s0", 8, number=8),
@@ -148,9 +148,9 @@ def autograd_run(path: Path, model: Path, *, copy: bool = True) -> Run:
         call("mm_1", "aten.mm.default", "permute", "where", number=7, shape=(16, 8)),
         output("mm_1"),
     ]
-    made["backward"] = _record("0_0/backward", back, [], strings)
+    built["backward"] = _record("0_0/backward", back, [], strings)
     _, process = new_run(path)
-    for record in made.values():
+    for record in built.values():
         process.save_graph(record)
     process.save_code("0_0/forward", {"output_code.py": CODE})
     seen = InputRecord(

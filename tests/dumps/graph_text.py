@@ -40,12 +40,12 @@ def graph(text: str, graph_id: str = "0_0/forward", **fields: Any) -> GraphRecor
         if line.startswith("return "):
             names = [{"node": name.strip()} for name in line.removeprefix("return ").split(",")]
             nodes.append(NodeRecord(name="output", op="output", target="output", args=[{"tuple": names}]))
-        elif found := _CALL.fullmatch(line):
-            nodes.append(_call(found, strings, {node.name for node in nodes}))
-        elif found := _INPUT.fullmatch(line):
-            value = SymValue("int", found["symbol"]) if found["symbol"] else tensor(found["dtype"], found["shape"])
-            nodes.append(NodeRecord(name=found["name"], op="placeholder", target=found["name"], value=value))
-            inputs.append(InputRecord(name=found["name"], source=found["source"] or ""))
+        elif match := _CALL.fullmatch(line):
+            nodes.append(_call(match, strings, {node.name for node in nodes}))
+        elif match := _INPUT.fullmatch(line):
+            value = SymValue("int", match["symbol"]) if match["symbol"] else tensor(match["dtype"], match["shape"])
+            nodes.append(NodeRecord(name=match["name"], op="placeholder", target=match["name"], value=value))
+            inputs.append(InputRecord(name=match["name"], source=match["source"] or ""))
         else:
             raise ValueError(line)
     return GraphRecord(
@@ -59,9 +59,9 @@ def graph(text: str, graph_id: str = "0_0/forward", **fields: Any) -> GraphRecor
     )
 
 
-def _call(found: re.Match[str], strings: list[str], names: set[str]) -> NodeRecord:
+def _call(match: re.Match[str], strings: list[str], names: set[str]) -> NodeRecord:
     args, kwargs = [], {}
-    for part in re.split(r", (?![^\[]*\])", found["args"]) if found["args"] else []:
+    for part in re.split(r", (?![^\[]*\])", match["args"]) if match["args"] else []:
         key, equals, value = part.rpartition("=")
         encoded = _argument(value if equals else part, names)
         if equals:
@@ -69,18 +69,18 @@ def _call(found: re.Match[str], strings: list[str], names: set[str]) -> NodeReco
         else:
             args.append(encoded)
     stack = -1
-    if found["line"]:
-        file, _, line = found["line"].partition(":")
+    if match["line"]:
+        file, _, line = match["line"].partition(":")
         stack = len(strings)
         strings.append(f'  File "/home/me/{file}", line {line}, in forward\n    code of line {line}\n')
     return NodeRecord(
-        name=found["name"],
+        name=match["name"],
         op="call_function",
-        target=found["target"],
+        target=match["target"],
         args=args,
         kwargs=kwargs,
         stack=stack,
-        value=tensor(found["dtype"], found["shape"]) if found["shape"] else None,
+        value=tensor(match["dtype"], match["shape"]) if match["shape"] else None,
     )
 
 
@@ -106,21 +106,21 @@ def symbol(name: str, source: str = "L['x'].size()[0]", hint: int = 8) -> Symbol
     return SymbolRecord(name, hint=hint, lower=2, source=source)
 
 
-def told(found: GraphDiff) -> list[str]:
+def told(graph_diff: GraphDiff) -> list[str]:
     """A comparison as lines: what departs, in what, and what it follows from."""
     lines = []
-    for departure in found.departures:
-        a = ",".join(found.a.nodes[i].name for i in departure.a)
-        b = ",".join(found.b.nodes[j].name for j in departure.b)
-        origin = None if departure.follows is None else found.departures[departure.follows]
-        follows = "" if origin is None else f" follows {_first(found, origin)}"
+    for departure in graph_diff.departures:
+        a = ",".join(graph_diff.a.nodes[i].name for i in departure.a)
+        b = ",".join(graph_diff.b.nodes[j].name for j in departure.b)
+        origin = None if departure.follows is None else graph_diff.departures[departure.follows]
+        follows = "" if origin is None else f" follows {_first(graph_diff, origin)}"
         changes = "".join(f"; {change.text()}" for change in departure.changes)
         lines.append(f"{departure.kind} {a or '-'} | {b or '-'}{changes}{follows}")
     return lines
 
 
-def _first(found: GraphDiff, departure: Any) -> str:
-    return found.a.nodes[departure.a[0]].name if departure.a else found.b.nodes[departure.b[0]].name
+def _first(graph_diff: GraphDiff, departure: Any) -> str:
+    return graph_diff.a.nodes[departure.a[0]].name if departure.a else graph_diff.b.nodes[departure.b[0]].name
 
 
 def compared(a: str, b: str) -> list[str]:

@@ -60,10 +60,10 @@ def tensor_value(*shape: int | str) -> TensorValue:
 
 def chain(graph_id: str = "0_0/forward", nodes: int = 5, storage: str = "") -> GraphRecord:
     """x -> sin -> sin -> ... -> output, with `nodes` nodes in all and one parameter `w`."""
-    made = [NodeRecord(name="x", op="placeholder", target="x", value=tensor_value(2, "s0"))]
+    built = [NodeRecord(name="x", op="placeholder", target="x", value=tensor_value(2, "s0"))]
     for i in range(nodes - 2):
-        args = [{"node": made[-1].name}]
-        made.append(
+        args = [{"node": built[-1].name}]
+        built.append(
             NodeRecord(
                 name=f"sin_{i}",
                 op="call_function",
@@ -73,8 +73,8 @@ def chain(graph_id: str = "0_0/forward", nodes: int = 5, storage: str = "") -> G
                 value=tensor_value(2, "s0"),
             )
         )
-    made.append(NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": made[-1].name}]}]))
-    body = GraphBody(nodes=made, attrs={"w": StoredTensor(storage, tensor_value(4), parameter=True)})
+    built.append(NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": built[-1].name}]}]))
+    body = GraphBody(nodes=built, attrs={"w": StoredTensor(storage, tensor_value(4), parameter=True)})
     return GraphRecord(
         format=FORMAT,
         id=graph_id,

@@ -77,14 +77,14 @@ def layered(nodes: int, graph_id: str = "0_0/forward") -> GraphRecord:
     more."""
     make = _Builder()
     x = make.input("L['x']", BATCH, WIDTH)
-    one, wide, call = (BATCH, 1), (BATCH, 4 * WIDTH), make.call
+    item, wide, call = (BATCH, 1), (BATCH, 4 * WIDTH), make.call
     while len(make.inputs) + len(make.nodes) + 1 < nodes:
         weight = make.input(f"L['self'].blocks[{make.layer}].up", 4 * WIDTH, WIDTH)
         down = make.input(f"L['self'].blocks[{make.layer}].down", WIDTH, 4 * WIDTH)
-        sub = call("aten.sub.Tensor", x, call("aten.mean.dim", x, [-1], True, line=12, shape=one), line=12)
-        var = call("aten.mean.dim", call("aten.mul.Tensor", sub, sub, line=12), [-1], True, line=12, shape=one)
-        safe = call("aten.add.Tensor", var, 1e-5, line=12, shape=one)
-        norm = call("aten.mul.Tensor", sub, call("aten.rsqrt.default", safe, line=12, shape=one), line=12)
+        sub = call("aten.sub.Tensor", x, call("aten.mean.dim", x, [-1], True, line=12, shape=item), line=12)
+        var = call("aten.mean.dim", call("aten.mul.Tensor", sub, sub, line=12), [-1], True, line=12, shape=item)
+        safe = call("aten.add.Tensor", var, 1e-5, line=12, shape=item)
+        norm = call("aten.mul.Tensor", sub, call("aten.rsqrt.default", safe, line=12, shape=item), line=12)
         turned = call("aten.permute.default", weight, [1, 0], line=13, shape=(WIDTH, 4 * WIDTH))
         up = call("aten.mm.default", norm, turned, line=13, shape=wide)
         half = call("aten.mul.Tensor", up, 0.5, line=14, shape=wide)
@@ -117,13 +117,13 @@ def copied(record: GraphRecord) -> GraphRecord:
 def renumbered(record: GraphRecord, prefix: str = "n") -> GraphRecord:
     """The same graph with other names for all nodes."""
     names = {node.name: f"{prefix}{len(record.graph.nodes) - index}" for index, node in enumerate(record.graph.nodes)}
-    made = copied(record)
-    for node in made.graph.nodes:
+    result = copied(record)
+    for node in result.graph.nodes:
         node.name = names[node.name]
         node.args, node.kwargs = _named(node.args, names), _named(node.kwargs, names)
-    for item in made.inputs:
+    for item in result.inputs:
         item.name = names[item.name]
-    return made
+    return result
 
 
 def _named(arg: Any, names: dict[str, str]) -> Any:
@@ -146,10 +146,10 @@ def insert_after(record: GraphRecord, index: int, target: str = "aten.neg.defaul
     nodes = record.graph.nodes
     origin = nodes[index]
     name = f"{origin.name}_{len(nodes)}_inserted"
-    made = msgspec.structs.replace(origin, name=name, target=target, args=[{"node": origin.name}], kwargs={})
+    result = msgspec.structs.replace(origin, name=name, target=target, args=[{"node": origin.name}], kwargs={})
     _swap(nodes[index + 1 :], origin.name, name)
-    nodes.insert(index + 1, made)
-    return made
+    nodes.insert(index + 1, result)
+    return result
 
 
 def remove(record: GraphRecord, index: int) -> NodeRecord:
@@ -175,15 +175,15 @@ class _Swap(dict[str, str]):
 def scattered(record: GraphRecord, count: int, seed: int = 0) -> GraphRecord:
     """A copy with `count` changes all over it: other targets, other constants, nodes put in, nodes taken out."""
     rng = random.Random(seed)
-    made = copied(record)
-    for index in sorted(rng.sample(calls(made)[20:], count), reverse=True):
-        kind, node = rng.randrange(4), made.graph.nodes[index]
+    result = copied(record)
+    for index in sorted(rng.sample(calls(result)[20:], count), reverse=True):
+        kind, node = rng.randrange(4), result.graph.nodes[index]
         if kind == 0:
             node.target = "aten.tanh.default" if node.target != "aten.tanh.default" else "aten.sin.default"
         elif kind == 1:
             node.kwargs = {"alpha": rng.random()}
         elif kind == 2:
-            insert_after(made, index)
+            insert_after(result, index)
         else:
-            remove(made, index)
-    return made
+            remove(result, index)
+    return result

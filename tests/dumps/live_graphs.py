@@ -24,10 +24,10 @@ def caught(
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
-    found: Caught = []
+    results: Caught = []
 
     def take(stage: str, gm: GraphModule, inputs: Any) -> None:
-        found.append((stage, gm, list(inputs)))
+        results.append((stage, gm, list(inputs)))
         if keep is not None:
             keep(stage, gm, list(inputs))
 
@@ -56,7 +56,7 @@ def caught(
             first = out[0] if isinstance(out, tuple) else out
             first.sum().backward()
     torch._dynamo.reset()
-    return found
+    return results
 
 
 class Block(torch.nn.Module):

@@ -69,11 +69,11 @@ def main() -> int:
         loop.exec()
 
     def ask(script: str) -> object:
-        loop, told = QEventLoop(), []
-        page.runJavaScript(f"JSON.stringify({script})", 0, lambda value: (told.append(value), loop.quit()))
+        loop, reported = QEventLoop(), []
+        page.runJavaScript(f"JSON.stringify({script})", 0, lambda value: (reported.append(value), loop.quit()))
         QTimer.singleShot(20_000, loop.quit)
         loop.exec()
-        return json.loads(told[0]) if told and told[0] else None
+        return json.loads(reported[0]) if reported and reported[0] else None
 
     def press(keys: str) -> None:
         names = {"<Enter>": Qt.Key.Key_Return, "<Esc>": Qt.Key.Key_Escape, "/": Qt.Key.Key_Slash}
@@ -112,8 +112,8 @@ def main() -> int:
         wait(0.3)
         opened = ask("[document.getElementById('graph').open, document.querySelectorAll('#graph tbody tr').length]")
         press("jj")
-        told = ask("document.querySelector('#graph footer').textContent")
-        print(f"{graph[-1]}: {opened}, {time.monotonic() - started:.2f} s; after jj: {str(told)[:100]!r}")
+        reported = ask("document.querySelector('#graph footer').textContent")
+        print(f"{graph[-1]}: {opened}, {time.monotonic() - started:.2f} s; after jj: {str(reported)[:100]!r}")
         last = "[...document.querySelectorAll('#graph footer a')].pop()"
         if ask(f"{last}?.textContent.includes(':') && !!document.querySelector('.source')"):
             ask(f"({last}.click(), 1)")
@@ -129,14 +129,14 @@ def main() -> int:
     wait(0.5)
     if asked.picture:
         view.grab().save(str(asked.picture))
-    elsewhere = [one for one in requests if not one.startswith(("file:", "data:"))]
-    wrong += [f"request to {one}" for one in elsewhere] + said
+    elsewhere = [request for request in requests if not request.startswith(("file:", "data:"))]
+    wrong += [f"request to {item}" for item in elsewhere] + said
     print(
         f"{asked.page}: {asked.page.stat().st_size:,} bytes, first paint {first:.2f} s, loaded {loaded:.2f} "
         f"s, {rows} rows, "
         f"{len(requests)} requests, {len(elsewhere)} to another host"
     )
-    print("\n".join(f"WRONG: {one}" for one in wrong) or "keys and search work")
+    print("\n".join(f"WRONG: {item}" for item in wrong) or "keys and search work")
     page.deleteLater()
     app.processEvents()
     return 1 if wrong else 0

@@ -104,24 +104,24 @@ def planted_run(folder: Path, record: GraphRecord) -> Run:
     process.journal.event("failed", graph=record.id, seconds=1.25, message=TEXT, extra={PATHS[0]: TEXT})
     process.journal.event("why", graph=record.id, what="break", stack=[[PATHS[0], 31, "step", "y = f(x)"]], text=TEXT)
     process.close()
-    told = ProcessRecord(format=FORMAT, name=process.name, pid=7, host="node17", started=6.0, argv=WORDS)
-    write_file(process.path / FILE, encode(told))
+    reported = ProcessRecord(format=FORMAT, name=process.name, pid=7, host="node17", started=6.0, argv=WORDS)
+    write_file(process.path / FILE, encode(reported))
     return open_run(folder)
 
 
 def layers(path: Path) -> dict[str, list[bytes]]:
     """All members, unpacked to the last layer; of JSON also the texts without JSON's escapes."""
-    found: dict[str, list[bytes]] = {}
+    results: dict[str, list[bytes]] = {}
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             data = archive.read(name)
             data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
             if ".msgpack" in name:
                 data = json.dumps(msgspec.msgpack.decode(data)).encode()
-            found[name] = [name.encode(), data]
+            results[name] = [name.encode(), data]
             if ".json" in name:
-                found[name] += [text.encode() for line in data.splitlines() for text in _texts(json.loads(line))]
-    return found
+                results[name] += [text.encode() for line in data.splitlines() for text in _texts(json.loads(line))]
+    return results
 
 
 def _texts(value: object) -> list[str]:
@@ -151,14 +151,14 @@ def secrets_in_text(text: str) -> set[str]:
 
 def paths_in_text(text: str) -> list[bytes]:
     """The absolute paths in a text."""
-    return [found[0] for found in _ABSOLUTE.finditer(text.encode())]
+    return [item[0] for item in _ABSOLUTE.finditer(text.encode())]
 
 
 def paths_in(path: Path) -> list[tuple[str, str]]:
     """Member and absolute path, for each that is left."""
     return [
-        (name, layer[max(found.start() - 40, 0) : found.end() + 20].decode(errors="replace"))
+        (name, layer[max(item.start() - 40, 0) : item.end() + 20].decode(errors="replace"))
         for name, parts in layers(path).items()
         for layer in parts[:1] + parts[2:] + (parts[1:2] if ".json" not in name else [])
-        for found in _ABSOLUTE.finditer(layer)
+        for item in _ABSOLUTE.finditer(layer)
     ]

@@ -64,5 +64,7 @@ def test_ids_that_repeat_after_a_reset_are_not_mixed_up(tmp_path: Path) -> None:
         graph.id for graph in run.graphs()
     ]
     lent = {id: run.graph(id).inputs_record for id in ("0_0/joint", "0_0/joint.1")}
-    tangents = [[one for one in seen.inputs if one.name == "tangents_1"] if seen else None for seen in lent.values()]
+    tangents = [
+        [tensor for tensor in seen.inputs if tensor.name == "tangents_1"] if seen else None for seen in lent.values()
+    ]
     assert tangents[0] == [] and tangents[1]

@@ -21,8 +21,8 @@ def view() -> GraphView:
 
 def names(view: GraphView, text: str) -> list[str]:
     """The nodes that fit."""
-    found = finish(matching(view, parse(text)))
-    return [view.table.name[node] for node in (range(len(view)) if found is None else found)]
+    result = finish(matching(view, parse(text)))
+    return [view.table.name[node] for node in (range(len(view)) if result is None else result)]
 
 
 def test_terms() -> None:

@@ -153,10 +153,10 @@ def test_search_goes_round(view: GraphView) -> None:
 
 
 def test_a_line_of_code_counts_only_where_no_node_has_the_text() -> None:
-    made = chain(nodes=4)
-    other, last = made.graph.nodes[2:]
+    result = chain(nodes=4)
+    other, last = result.graph.nodes[2:]
     other.name, other.target, last.args = "other", "aten.cos.default", []  # of the line "return h.sin()", as sin_0
-    small = GraphView(sidecar.build(made))
+    small = GraphView(sidecar.build(result))
     assert [finish(hits_of(small, text)) for text in ("sin", "h.sin", "nowhere")] == [[1], [1, 2], []]
 
 
@@ -263,8 +263,8 @@ def test_show_prints_the_rows_of_the_screen(case: Path) -> None:
     assert run("--columns", "name,inputs", "--filter", "op:mm")[1].split()[0] == "mm_8"
     folded = json.loads("\n".join(run("--fold", "0", "--json")))["nodes"]
     assert folded[0]["module"] == "inputs" and folded[1]["module"] == "blocks.0" and folded[1]["nodes"] == 17
-    found = json.loads("\n".join(run("--find", "gelu", "--json")))["nodes"]
-    assert {node["code"] for node in found} == {"h = F.gelu(h)"} and found[0]["contiguous"] is True
+    nodes = json.loads("\n".join(run("--find", "gelu", "--json")))["nodes"]
+    assert {node["code"] for node in nodes} == {"h = F.gelu(h)"} and nodes[0]["contiguous"] is True
     for words, why in (
         (["--filter", "opp:mm"], "character 1"),
         (["--sort", "siez"], "no column"),

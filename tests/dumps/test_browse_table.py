@@ -37,7 +37,7 @@ def test_rows_come_before_the_whole_and_the_whole_is_the_table(case: Path) -> No
     saved = SavedGraph(case)
     assert saved.has_table
     steps = loading(saved)
-    first = next(found for found in steps if found is not None)
+    first = next(step for step in steps if step is not None)
     assert not first.whole and first.table.inputs == [] and len(first) == len(first.table.where)
     assert first.users(3) == [] and first.inputs(3) == [] and first.flops(3) is None
     with pytest.raises(StopIteration) as ended:

@@ -28,9 +28,9 @@ def call(args):
 
 
 def test_what_is_alive_at_once() -> None:
-    found = peak(WRAPPER)
-    assert found.bytes == 8 * 4 * 4 + 16 * 4 * 2
-    assert sorted(found.live, key=lambda one: one.name) == [
+    result = peak(WRAPPER)
+    assert result.bytes == 8 * 4 * 4 + 16 * 4 * 2
+    assert sorted(result.live, key=lambda item: item.name) == [
         Buffer("buf0", 128, "cpp_fused_sin_0"),
         Buffer("buf1", 128, "extern_kernels.mm"),
     ]

@@ -88,8 +88,8 @@ def test_the_worst_of_its_graphs(process: ProcessWriter) -> None:
     graph(process, "0_1/forward", "ran")
     graph(process, "0_1/backward")
     process.close()
-    found: list[Compiled] = of_rows(open_run("myrun"))
-    assert [(one.id, one.worst.status, one.bad, one.function(40)) for one in found] == [
+    result: list[Compiled] = of_rows(open_run("myrun"))
+    assert [(item.id, item.worst.status, item.bad, item.function(40)) for item in result] == [
         ("0_0", "ran", False, ""),
         ("0_1", "captured", False, ""),
     ]

@@ -58,11 +58,11 @@ if __name__ == "__main__":
 
 
 def test_operators_and_what_they_use() -> None:
-    made = cut(PROGRAM, {"mine"})
-    assert made is not None
-    assert not made.missing
-    compile(made.program, "made", "exec")
-    assert made.program.startswith("from __future__ import annotations\nimport math as m\n")
+    result = cut(PROGRAM, {"mine"})
+    assert result is not None
+    assert not result.missing
+    compile(result.program, "made", "exec")
+    assert result.program.startswith("from __future__ import annotations\nimport math as m\n")
     for wanted in (
         'Library("mine", "DEF")',
         "lib.define",
@@ -75,36 +75,36 @@ def test_operators_and_what_they_use() -> None:
         "register_autograd",
         "import triton",
     ):
-        assert wanted in made.program, wanted
-    assert made.program.index("def inner") < made.program.index('register_autograd("mine::inner"')
-    assert made.program.index("lib.define") < made.program.index("def double")
+        assert wanted in result.program, wanted
+    assert result.program.index("def inner") < result.program.index('register_autograd("mine::inner"')
+    assert result.program.index("lib.define") < result.program.index("def double")
     for left_out in ("train", "main()", "Swap", "backward", "import sys"):
-        assert left_out not in made.program, left_out
+        assert left_out not in result.program, left_out
 
 
 def test_a_pass_that_is_set_inside_a_function() -> None:
-    made = cut(PROGRAM, values={"inductor.post_grad_custom_post_pass": "Swap"})
-    assert made is not None
-    assert (made.values, made.missing) == ({"inductor.post_grad_custom_post_pass": "swap"}, [])
-    assert "swap = Swap(3)" in made.program
-    assert "mine" not in made.program
+    result = cut(PROGRAM, values={"inductor.post_grad_custom_post_pass": "Swap"})
+    assert result is not None
+    assert (result.values, result.missing) == ({"inductor.post_grad_custom_post_pass": "swap"}, [])
+    assert "swap = Swap(3)" in result.program
+    assert "mine" not in result.program
 
 
 def test_a_pass_that_is_a_lambda() -> None:
     text = (
         "import torch._inductor.config as cfg\ndef count(g): ...\ncfg.post_grad_custom_post_pass = lambda g: count(g)\n"
     )
-    found = cut(text, values={"inductor.post_grad_custom_post_pass": "<lambda>"})
-    assert found is not None
-    assert found.values == {"inductor.post_grad_custom_post_pass": "lambda g: count(g)"}
-    assert "def count(g)" in found.program and not found.missing
+    result = cut(text, values={"inductor.post_grad_custom_post_pass": "<lambda>"})
+    assert result is not None
+    assert result.values == {"inductor.post_grad_custom_post_pass": "lambda g: count(g)"}
+    assert "def count(g)" in result.program and not result.missing
 
 
 def test_what_is_computed_by_training_is_missing() -> None:
-    made = cut(PROGRAM, values={"inductor.joint_custom_pre_pass": "Learnt"})
-    assert made is not None
-    assert "train" not in made.program
-    assert made.missing == ["LOSS, which the program computes by training (line 16)"]
+    result = cut(PROGRAM, values={"inductor.joint_custom_pre_pass": "Learnt"})
+    assert result is not None
+    assert "train" not in result.program
+    assert result.missing == ["LOSS, which the program computes by training (line 16)"]
 
 
 BUFFERED = """\
@@ -167,21 +167,21 @@ MODULES = {
 
 @pytest.mark.parametrize("clash", [False, True])
 def test_what_the_users_other_modules_define_stands_in_the_place_of_its_import(clash: bool) -> None:
-    made = cut(PASS, (), {"inductor.post_grad_custom_post_pass": "Fold"})
-    assert made is not None and "from passes import Fold" in made.program
+    result = cut(PASS, (), {"inductor.post_grad_custom_post_pass": "Fold"})
+    assert result is not None and "from passes import Fold" in result.program
     texts = MODULES | ({"tools": "import other as math\ndef times(x): return math"} if clash else {})
-    found = whole(made, lambda name: texts.get(name, ""))
-    assert found.values == {"inductor.post_grad_custom_post_pass": "Fold(3)"}
-    compile(found.program, "program", "exec")
-    assert ("from tools import times" in found.program) is clash is ("def times" not in found.program)
-    assert "class Fold(times)" in found.program and "passes" not in found.program
-    assert whole(made, lambda name: "").program == made.program
+    outcome = whole(result, lambda name: texts.get(name, ""))
+    assert outcome.values == {"inductor.post_grad_custom_post_pass": "Fold(3)"}
+    compile(outcome.program, "program", "exec")
+    assert ("from tools import times" in outcome.program) is clash is ("def times" not in outcome.program)
+    assert "class Fold(times)" in outcome.program and "passes" not in outcome.program
+    assert whole(result, lambda name: "").program == result.program
 
 
 def test_a_registration_in_another_module_is_imported() -> None:
-    made = cut(PASS, (), {"inductor.post_grad_custom_post_pass": "Fold"})
+    result = cut(PASS, (), {"inductor.post_grad_custom_post_pass": "Fold"})
     text = "import torch\n@torch.library.custom_op('a::b', mutates_args=())\ndef Fold(x): ..."
-    assert made is not None and whole(made, lambda name: text) == made
+    assert result is not None and whole(result, lambda name: text) == result
 
 
 COMPILED = """

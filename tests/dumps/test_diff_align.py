@@ -38,16 +38,20 @@ def graphs(draw: st.DrawFn) -> GraphRecord:
     return GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody(nodes=nodes))
 
 
-def first_names(found: GraphDiff) -> tuple[list[str], list[str]]:
-    first = found.first
+def first_names(graph_diff: GraphDiff) -> tuple[list[str], list[str]]:
+    first = graph_diff.first
     assert first is not None
-    return [found.a.nodes[i].name for i in first.a], [found.b.nodes[j].name for j in first.b]
+    return [graph_diff.a.nodes[i].name for i in first.a], [graph_diff.b.nodes[j].name for j in first.b]
 
 
 @given(graphs())
 def test_a_graph_is_the_same_as_itself_under_other_names(record: GraphRecord) -> None:
-    found = compare(record, renumbered(record))
-    assert (found.same, found.departures, found.alignment.to_b) == (True, [], list(range(len(record.graph.nodes))))
+    comparison = compare(record, renumbered(record))
+    assert (comparison.same, comparison.departures, comparison.alignment.to_b) == (
+        True,
+        [],
+        list(range(len(record.graph.nodes))),
+    )
 
 
 @given(graphs(), st.integers(0, 1000), st.sampled_from(["target", "constant", "dtype"]))
@@ -62,9 +66,9 @@ def test_a_planted_change_is_the_first_departure(record: GraphRecord, pick: int,
         node.kwargs = {"alpha": 7}
     else:
         node.value = value(4, dtype="float16")
-    found = compare(record, other)
-    assert first_names(found) == ([record.graph.nodes[index].name], [node.name])
-    assert [departure.follows for departure in found.departures] == [None]
+    comparison = compare(record, other)
+    assert first_names(comparison) == ([record.graph.nodes[index].name], [node.name])
+    assert [departure.follows for departure in comparison.departures] == [None]
 
 
 @given(st.integers(0, 1000), st.booleans())
@@ -75,8 +79,8 @@ def test_a_node_more_or_less_is_the_first_departure(pick: int, more: bool) -> No
     places = calls(record)
     index = places[pick % len(places)]
     if more:
-        made = insert_after(other, index)
-        assert first_names(compare(record, other)) == ([], [made.name])
+        result = insert_after(other, index)
+        assert first_names(compare(record, other)) == ([], [result.name])
     else:
         remove(other, index)
         assert first_names(compare(record, other)) == ([record.graph.nodes[index].name], [])
@@ -90,12 +94,12 @@ def test_another_order_of_the_same_nodes_is_no_difference(seed: int) -> None:
     nodes = other.graph.nodes
     for _ in range(200):
         k = rng.randrange(len(nodes) - 2)
-        one, two = nodes[k], nodes[k + 1]
-        if {"node": one.name} not in two.args:
-            nodes[k], nodes[k + 1] = two, one
-    found = compare(record, other)
-    assert found.same
-    assert found.counts["moved"] > 0
+        first, second = nodes[k], nodes[k + 1]
+        if {"node": first.name} not in second.args:
+            nodes[k], nodes[k + 1] = second, first
+    comparison = compare(record, other)
+    assert comparison.same
+    assert comparison.counts["moved"] > 0
 
 
 def test_a_permutation_of_inputs_without_source_is_found_by_their_use() -> None:
@@ -111,11 +115,11 @@ def test_many_changes_in_a_large_graph_stay_apart() -> None:
     record = layered(4000)
     other = scattered(renumbered(record), 80, seed=3)
     began = time.process_time()
-    found = compare(record, other)
+    comparison = compare(record, other)
     assert time.process_time() - began < 5
-    own = sum(departure.follows is None for departure in found.departures)
+    own = sum(departure.follows is None for departure in comparison.departures)
     assert 70 <= own <= 85
-    assert found.counts["only_a"] + found.counts["only_b"] <= 80
+    assert comparison.counts["only_a"] + comparison.counts["only_b"] <= 80
 
 
 @pytest.mark.parametrize("length", [400, 3000])
@@ -135,21 +139,21 @@ def test_a_chain_of_equal_nodes_with_changes_is_no_trap(length: int) -> None:
         other.graph.nodes[1 + k].target = "aten.cos.default"
     remove(other, length // 2 + 3)
     other = renumbered(other)
-    found = compare(record, other)
-    assert first_names(found)[1] == [other.graph.nodes[1 + 10].name]
-    assert len(found.departures) < 80
+    comparison = compare(record, other)
+    assert first_names(comparison)[1] == [other.graph.nodes[1 + 10].name]
+    assert len(comparison.departures) < 80
 
 
 def test_large_graphs_with_nothing_in_common_are_no_trap() -> None:
     def fan(target: str) -> GraphRecord:
         x = NodeRecord(name="x", op="placeholder", target="x", value=value(4))
-        made = [
+        built = [
             NodeRecord(name=f"n{k}", op="call_function", target=target, args=[{"node": "x"}, k], value=value(4))
             for k in range(3000)
         ]
-        returned = {"tuple": [{"node": node.name} for node in made]}
+        returned = {"tuple": [{"node": node.name} for node in built]}
         output = NodeRecord(name="output", op="output", target="output", args=[returned])
-        body = GraphBody(nodes=[x, *made, output])
+        body = GraphBody(nodes=[x, *built, output])
         return GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=body)
 
     began = time.perf_counter()
@@ -163,9 +167,9 @@ def test_the_longest_increasing_run(values: list[int]) -> None:
     best = [1] * len(values)
     for k in range(len(values)):
         best[k] = max([best[m] + 1 for m in range(k) if values[m] < values[k]], default=1)
-    found = [values[k] for k in increasing(values)]
-    assert found == sorted(found)
-    assert len(found) == max(best, default=0)
+    results = [values[k] for k in increasing(values)]
+    assert results == sorted(results)
+    assert len(results) == max(best, default=0)
 
 
 def test_a_common_run_of_long_sequences_is_found_greedily() -> None:

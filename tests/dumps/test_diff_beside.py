@@ -20,18 +20,20 @@ from .graphs import chain, new_run
 from .layered import layered, renumbered, scattered
 
 
-def every_node_once(made: Sideways) -> bool:
-    a, b = ([at for at in column if at >= 0] for column in (made.a, made.b))
-    return sorted(a) == list(range(len(made.sides[0].names))) and sorted(b) == list(range(len(made.sides[1].names)))
+def every_node_once(sideways: Sideways) -> bool:
+    a, b = ([at for at in column if at >= 0] for column in (sideways.a, sideways.b))
+    return sorted(a) == list(range(len(sideways.sides[0].names))) and sorted(b) == list(
+        range(len(sideways.sides[1].names))
+    )
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
     """A run with a graph and the same with changes and other names."""
     _, process = new_run(tmp_path / "run")
-    made = layered(200, "0_0/forward")
-    process.save_graph(made)
-    other = scattered(renumbered(made), 6, seed=3)
+    result = layered(200, "0_0/forward")
+    process.save_graph(result)
+    other = scattered(renumbered(result), 6, seed=3)
     other.id = "0_1/forward"
     process.save_graph(other)
     process.close()
@@ -40,11 +42,11 @@ def pair(tmp_path: Path) -> Path:
 
 def test_every_node_is_there_once_and_marks_agree_with_the_diff(pair: Path) -> None:
     run = open_run(pair)
-    one, two = run.graph("0_0/forward"), run.graph("0_1/forward")
-    made = beside(one, two)
-    assert every_node_once(made)
-    assert not made.same
-    rows = [made.row(index) for index in range(len(made))]
+    first, second = run.graph("0_0/forward"), run.graph("0_1/forward")
+    result = beside(first, second)
+    assert every_node_once(result)
+    assert not result.same
+    rows = [result.row(index) for index in range(len(result))]
     counts = {mark: sum(row.mark == mark for row in rows) for mark in MARKS}
     assert counts["changed"] + counts["only A"] + counts["only B"] + counts["replaced"] >= 6
     for row in rows:
@@ -54,13 +56,13 @@ def test_every_node_is_there_once_and_marks_agree_with_the_diff(pair: Path) -> N
             assert "->" in row.text
         if row.mark == "":
             assert min(row.a, row.b) >= 0
-    assert [rows[at].mark in ("changed", "only A", "only B", "replaced") for at in made.starts()] == [True] * len(
-        made.starts()
+    assert [rows[at].mark in ("changed", "only A", "only B", "replaced") for at in result.starts()] == [True] * len(
+        result.starts()
     )
-    text = beside_text(made, everything=False)
+    text = beside_text(result, everything=False)
     assert "alike" in text
-    assert len(beside_text(made, everything=True).splitlines()) == len(made) + 5
-    itself = beside(one, one)
+    assert len(beside_text(result, everything=True).splitlines()) == len(result) + 5
+    itself = beside(first, first)
     assert itself.same
     assert itself.starts() == []
     assert set(itself.marks) == {0}
@@ -94,12 +96,12 @@ def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Pa
     )
     process.close()
     run = open_run(tmp_path / "run")
-    made = beside(run.graph("0_0/forward"), run.graph("0_0/backward"), by_seq_nr=True)
-    assert every_node_once(made)
-    rows = [made.row(index) for index in range(len(made))]
-    a, b = (side.names for side in made.sides)
-    told = [(a[row.a] if row.a >= 0 else "", b[row.b] if row.b >= 0 else "", row.mark) for row in rows]
-    assert told == [
+    result = beside(run.graph("0_0/forward"), run.graph("0_0/backward"), by_seq_nr=True)
+    assert every_node_once(result)
+    rows = [result.row(index) for index in range(len(result))]
+    a, b = (side.names for side in result.sides)
+    messages = [(a[row.a] if row.a >= 0 else "", b[row.b] if row.b >= 0 else "", row.mark) for row in rows]
+    assert messages == [
         ("x", "", ""),
         ("mul", "mul", "saved"),
         ("", "grad_1", "seq_nr"),
@@ -110,7 +112,7 @@ def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Pa
         ("", "tangents_1", ""),
         ("", "output", ""),
     ]
-    assert made.summary == "3 nodes of B joined by seq_nr, 1 value of A saved for B"
+    assert result.summary == "3 nodes of B joined by seq_nr, 1 value of A saved for B"
     process_alone = tmp_path / "alone"
     _, process = new_run(process_alone)
     process.save_graph(chain("0_0/joint"))
@@ -120,15 +122,15 @@ def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Pa
 
 
 def test_the_command_prints_it(pair: Path) -> None:
-    one, two = f"{pair}/0_0/forward", f"{pair}/0_1/forward"
-    text = CliRunner().invoke(command, [one, two, "--side-by-side"], standalone_mode=False)
+    first, second = f"{pair}/0_0/forward", f"{pair}/0_1/forward"
+    text = CliRunner().invoke(command, [first, second, "--side-by-side"], standalone_mode=False)
     assert text.return_value == 1
-    assert f"B  {two}" in text.stdout
-    asked = [one, one, "--side-by-side", "--json", "--full"]
+    assert f"B  {second}" in text.stdout
+    asked = [first, first, "--side-by-side", "--json", "--full"]
     document = json.loads(CliRunner().invoke(command, asked, standalone_mode=False).stdout)
     assert document["same"] is True
     assert document["side_by_side"]["a"] == list(range(len(open_run(pair).graph("0_0/forward").table)))
-    missing = CliRunner().invoke(command, [one, "--side-by-side"], standalone_mode=False)
+    missing = CliRunner().invoke(command, [first, "--side-by-side"], standalone_mode=False)
     assert "two graphs" in str(missing.exception)
 
 
@@ -140,8 +142,8 @@ def test_what_a_graph_can_be_compared_with(tmp_path: Path) -> None:
         process.close()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.json").write_text("{")
-    found = others(load_graph(tmp_path / "one" / "0_0" / "forward"), str(tmp_path / "one"))
-    assert [(other.graph.removeprefix(str(tmp_path)), other.kind) for other in found] == [
+    result = others(load_graph(tmp_path / "one" / "0_0" / "forward"), str(tmp_path / "one"))
+    assert [(other.graph.removeprefix(str(tmp_path)), other.kind) for other in result] == [
         ("/one/0_1/forward", "recompile"),
         ("/two/0_0/forward", "other run"),
         ("/one/0_0/backward", "other side"),

@@ -48,9 +48,9 @@ def write_run(name: str, *processes: Sequence[GraphRecord], ranks: bool = False)
         process = run.process(
             name=f"rank{rank}_pid{10 + rank}" if ranks else f"pid{10 + rank}", rank=rank if ranks else None
         )
-        for made in graphs:
-            process.save_graph(made)
-            process.journal.event("ran", graph=made.id)
+        for result in graphs:
+            process.save_graph(result)
+            process.journal.event("ran", graph=result.id)
         process.close()
 
 
@@ -121,9 +121,9 @@ def test_sides_of_a_run_of_several_ranks_are_named(work: Path, capsys: pytest.Ca
 
 
 def test_json_of_two_graphs(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "one/0_0/forward", "two/0_0/forward")
-    assert (found["a"], found["b"], found["same"]) == ("one/0_0/forward", "two/0_0/forward", False)
-    (pair,) = found["graphs"]
+    result = document(capsys, "one/0_0/forward", "two/0_0/forward")
+    assert (result["a"], result["b"], result["same"]) == ("one/0_0/forward", "two/0_0/forward", False)
+    (pair,) = result["graphs"]
     assert (pair["verdict"], pair["changed"], pair["only_a"], pair["only_b"]) == ("differs", 1, 0, 0)
     first = pair["first"]
     assert first["changes"] == [{"aspect": "argument", "a": "0.5", "b": "0.25", "place": "argument 1"}]
@@ -157,12 +157,12 @@ def test_two_runs_graph_by_graph(work: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_two_recompiles_by_stage_and_a_shape_that_follows(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "one/0_0", "two/0_1")
-    assert [(pair["id"], pair["first"]["a"]["name"]) for pair in found["graphs"]] == [
+    result = document(capsys, "one/0_0", "two/0_1")
+    assert [(pair["id"], pair["first"]["a"]["name"]) for pair in result["graphs"]] == [
         ("0_0 | 0_1 dynamo", "x"),
         ("0_0 | 0_1 forward", "x"),
     ]
-    assert [(pair["changed"], pair["follows"], pair["own"]) for pair in found["graphs"]] == [(4, 3, 1)] * 2
+    assert [(pair["changed"], pair["follows"], pair["own"]) for pair in result["graphs"]] == [(4, 3, 1)] * 2
     out, _ = output(capsys, "two/0_0/forward", "two/0_1/forward")
     assert out.index("first departure: changed\n  A  x: input") < out.index("and by themselves:")
     assert "half  half  argument 1: 0.25 -> 0.5" in out
@@ -172,8 +172,8 @@ def test_two_recompiles_by_stage_and_a_shape_that_follows(work: Path, capsys: py
 
 @pytest.mark.parametrize("second", ["ranks/1:", "ranks/rank1_pid11", "ranks/rank1_pid11:"])
 def test_two_processes(work: Path, capsys: pytest.CaptureFixture[str], second: str) -> None:
-    found = document(capsys, "ranks/0:", second)
-    assert [pair["first"]["b"]["line"] for pair in found["graphs"]] == ["other.py:4", "other.py:4"]
+    result = document(capsys, "ranks/0:", second)
+    assert [pair["first"]["b"]["line"] for pair in result["graphs"]] == ["other.py:4", "other.py:4"]
     assert document(capsys, "ranks/0:", "ranks/2:", code=0)["same"]
 
 
@@ -191,8 +191,8 @@ def test_one_graph_with_a_run_or_a_rank(work: Path, capsys: pytest.CaptureFixtur
 def test_case_folders(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_graph_folder(Path("case"), graph(CHANGED, "case/forward"))
     assert "A  case  forward" in output(capsys, "case", "one/0_0/forward")[0]
-    found = diff(load_graph("case"), load_graph("one/0_0/forward"))
-    assert (found.same, found.verdict, len(found.departures)) == (False, "differs", 1)
+    result = diff(load_graph("case"), load_graph("one/0_0/forward"))
+    assert (result.same, result.verdict, len(result.departures)) == (False, "differs", 1)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_a_damaged_graph_is_told_and_the_others_compared(work: Path, capsys: pyt
     for path in Path("one").glob("*/graphs/0_0/dynamo/*.json*"):
         path.unlink()
         path.write_text("{")
-    found = document(capsys, "one", "two")
-    assert [pair["verdict"] for pair in found["graphs"]][:2] == ["unreadable", "differs"]
+    result = document(capsys, "one", "two")
+    assert [pair["verdict"] for pair in result["graphs"]][:2] == ["unreadable", "differs"]
     assert "note: cannot read" in output(capsys, "one", "two")[1]
     assert "cannot read" in output(capsys, "one/0_0/dynamo", "two/0_0/dynamo", code=2)[1]
 
@@ -229,8 +229,8 @@ def test_a_damaged_graph_is_told_and_the_others_compared(work: Path, capsys: pyt
 def test_a_graph_that_failed_in_one_run_only_is_shown(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunWriter.create("failed", RunRecord(format=FORMAT, command=["train.py"]))
     process = run.process(name="pid10")
-    for made in record("0_0"):
-        process.save_graph(made)
+    for item in record("0_0"):
+        process.save_graph(item)
     process.journal.event("failed", graph="0_0/forward", type="LoweringException", message="no lowering")
     process.close()
     out, _ = output(capsys, "one", "failed", code=0)
@@ -245,8 +245,8 @@ def test_graphs_are_paired_by_their_lines_where_a_compile_more_has_shifted_the_i
     write_run("long", [*record("0_0", texts["f"]), *record("1_0", texts["new"]), *record("2_0", texts["g"])])
     sides = side("short"), side("long")
     assert isinstance(sides[0], GraphGroup)
-    found = [(p.a.local_id if p.a else None, p.b.local_id if p.b else None) for p in pairs(*sides)]
-    assert [pair for pair in found if (pair[0] or pair[1] or "").endswith("forward")] == [
+    results = [(p.a.local_id if p.a else None, p.b.local_id if p.b else None) for p in pairs(*sides)]
+    assert [pair for pair in results if (pair[0] or pair[1] or "").endswith("forward")] == [
         ("0_0/forward", "0_0/forward"),
         ("1_0/forward", "2_0/forward"),
         (None, "1_0/forward"),

@@ -79,16 +79,16 @@ def test_a_node_replaced_by_several() -> None:
         "a = aten.sigmoid.default(half) [8, 4] @ model.py:5\n"
         "b = aten.mul.Tensor(half, a) [8, 4] @ model.py:5\nrelu = aten.neg.default(b) [8, 4]"
     )
-    found = changed(("relu = aten.relu.default(half) [8, 4]", new))
-    assert found[0] == "replaced relu | a,b,relu"
-    assert found[1].endswith("follows relu")
+    result = changed(("relu = aten.relu.default(half) [8, 4]", new))
+    assert result[0] == "replaced relu | a,b,relu"
+    assert result[1].endswith("follows relu")
 
 
 def test_a_moved_node_is_no_difference() -> None:
     a = "x: [4]\na = aten.sin.default(x) [4]\nb = aten.cos.default(x) [4]\nc = aten.add.Tensor(a, b) [4]\nreturn c"
     b = "x: [4]\nb = aten.cos.default(x) [4]\na = aten.sin.default(x) [4]\nc = aten.add.Tensor(a, b) [4]\nreturn c"
-    found = compare(graph(a), graph(b))
-    assert (found.same, found.counts["moved"]) == (True, 1)
+    comparison = compare(graph(a), graph(b))
+    assert (comparison.same, comparison.counts["moved"]) == (True, 1)
 
 
 def test_swapped_inputs_are_a_difference() -> None:
@@ -107,16 +107,16 @@ def test_a_shape_that_comes_from_an_input_is_told_with_its_origin() -> None:
 
 
 def test_a_constant_changed_besides_the_shapes_is_a_departure_of_its_own() -> None:
-    found = changed(("[8, 4]", "[12, 4]"), ("[32]", "[48]"), ("0.5", "0.25"))
-    assert [line for line in found if "follows" not in line] == [
+    result = changed(("[8, 4]", "[12, 4]"), ("[32]", "[48]"), ("0.5", "0.25"))
+    assert [line for line in result if "follows" not in line] == [
         "changed x | x; shape: [8, 4] -> [12, 4]",
         "changed half | half; argument 1: 0.5 -> 0.25; shape: [8, 4] -> [12, 4]",
     ]
 
 
 def test_another_view_of_the_same_tensor_explains_nothing() -> None:
-    found = changed(("view.default(relu, [32]) [32]", "view.default(relu, [4, 8]) [4, 8]"))
-    assert found == ["changed flat | flat; argument 1: [32] -> [4, 8]; shape: [32] -> [4, 8]"]
+    result = changed(("view.default(relu, [32]) [32]", "view.default(relu, [4, 8]) [4, 8]"))
+    assert result == ["changed flat | flat; argument 1: [32] -> [4, 8]; shape: [32] -> [4, 8]"]
 
 
 def test_a_dtype_follows_from_the_cast_that_brought_it() -> None:
@@ -137,11 +137,11 @@ def test_a_dtype_follows_from_the_cast_that_brought_it() -> None:
 def test_a_size_that_became_symbolic_is_the_inputs_doing() -> None:
     a = "x: [8, 4]\ny = aten.sin.default(x) [8, 4]\nz = aten.view.default(y, [8, 2, 2]) [8, 2, 2]\nreturn z"
     b = "s: s0\nx: [s0, 4]\ny = aten.sin.default(x) [s0, 4]\nz = aten.view.default(y, [s, 2, 2]) [s0, 2, 2]\nreturn z"
-    found = compared(a, b)
-    assert found[0] == "added - | s follows x"
-    assert found[1] == "changed x | x; shape: [8, 4] -> [s0, 4]"
-    assert all(line.endswith("follows x") for line in found[2:])
-    assert "argument 1[0]: 8 -> s" in found[3]
+    result = compared(a, b)
+    assert result[0] == "added - | s follows x"
+    assert result[1] == "changed x | x; shape: [8, 4] -> [s0, 4]"
+    assert all(line.endswith("follows x") for line in result[2:])
+    assert "argument 1[0]: 8 -> s" in result[3]
 
 
 def test_symbols_of_other_names_for_the_same_size_are_no_difference() -> None:
@@ -157,16 +157,16 @@ def test_another_number_of_the_same_kind_of_device_is_a_note() -> None:
     for record, device in ((a, "cuda:0"), (b, "cuda:1")):
         for node in record.graph.nodes[:-1]:
             node.value.device = device  # type: ignore[union-attr]
-    found = compare(a, b)
-    assert (found.same, found.notes) == (True, ["device cuda:0 -> cuda:1 everywhere"])
+    comparison = compare(a, b)
+    assert (comparison.same, comparison.notes) == (True, ["device cuda:0 -> cuda:1 everywhere"])
 
 
 def test_another_device_is_a_difference() -> None:
     a, b = graph(BASE), graph(BASE)
     for node in b.graph.nodes[:-1]:
         node.value.device = "cuda:0"  # type: ignore[union-attr]
-    found = compare(a, b)
-    assert [found.a.nodes[i].name for d in found.departures if d.follows is None for i in d.a] == ["x", "w"]
+    comparison = compare(a, b)
+    assert [comparison.a.nodes[i].name for d in comparison.departures if d.follows is None for i in d.a] == ["x", "w"]
 
 
 def test_an_output_more_is_told_as_such() -> None:
@@ -215,15 +215,15 @@ def test_settings_are_told_apart_from_nodes() -> None:
     b.compile_kwargs = {"graph_id": 3, "cudagraphs": True}
     b.guards = [GuardRecord("Eq(s0, 4)")]
     b.versions, a.versions = {"torch": "2.13.0"}, {"torch": "2.12.0"}
-    found = compare(a, b)
-    assert (found.verdict, found.departures) == ("settings", [])
-    assert found.also == [
+    comparison = compare(a, b)
+    assert (comparison.verdict, comparison.departures) == ("settings", [])
+    assert comparison.also == [
         "guard Eq(s0, 4): only in B",
         "compiler argument cudagraphs: unset -> True",
         "ambient matmul_precision: 'highest' -> 'high'",
         "config inductor max_autotune: unset -> True",
     ]
-    assert found.notes == ["torch 2.12.0 -> 2.13.0"]
+    assert comparison.notes == ["torch 2.12.0 -> 2.13.0"]
 
 
 def test_the_stack_s_own_settings_of_a_stage_are_no_difference_of_two_stages() -> None:
@@ -248,8 +248,8 @@ def test_stages_before_and_after_autograd_are_joined_by_what_nodes_became() -> N
         next(node for node in later.graph.nodes if node.name == name).from_node = [source]
     wanted = ["replaced a | m,g", "removed b | -", "replaced c | n", "added - | t,grad"]
     assert told(compare(traced, later))[:4] == wanted
-    found = told(compare(later, traced))
-    assert [line for line in found if line.startswith("replaced")] == ["replaced m,g | a", "replaced n | c"]
+    result = told(compare(later, traced))
+    assert [line for line in result if line.startswith("replaced")] == ["replaced m,g | a", "replaced n | c"]
 
 
 def test_graphs_without_nodes_in_common() -> None:

@@ -30,7 +30,7 @@ def code(compiled: Any) -> str:
 
 def compile_live(function: Any, *args: Any, dynamic: bool) -> Saved:
     """Compiles with Inductor and saves each graph just before it goes to the inner compiler."""
-    inner, found = compile_fx.compile_fx_inner, Saved()
+    inner, result = compile_fx.compile_fx_inner, Saved()
 
     def watched(gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
         stage = "backward" if kwargs.get("is_backward") else "forward"
@@ -43,7 +43,7 @@ def compile_live(function: Any, *args: Any, dynamic: bool) -> Saved:
         compiled = inner(gm, inputs, **kwargs)
         record = msgspec.json.decode(data, type=GraphRecord)
         check_graph(record, stage)
-        found.append((record, sink, kwargs, donated, code(compiled)))
+        result.append((record, sink, kwargs, donated, code(compiled)))
         return compiled
 
     torch._dynamo.reset()
@@ -52,7 +52,7 @@ def compile_live(function: Any, *args: Any, dynamic: bool) -> Saved:
             function, backend=lambda gm, i: compile_fx.compile_fx(gm, i, inner_compile=watched), dynamic=dynamic
         )(*args)[0].backward()
     torch._dynamo.reset()
-    return found
+    return result
 
 
 @pytest.mark.slow

@@ -229,8 +229,8 @@ def test_string_arguments_cannot_leave_a_comment(tmp_path: Path) -> None:
     code."""
     text = "x\nimport os; os.system('true')  # \x1b[2J"
     saved = load_graph(case_of(tmp_path, node(2, kwargs={"message": text})).parent)
-    made = next(node for node in saved.module().graph.nodes if "message" in node.kwargs)
-    assert made.kwargs["message"].isprintable()
+    result = next(node for node in saved.module().graph.nodes if "message" in node.kwargs)
+    assert result.kwargs["message"].isprintable()
 
 
 def test_a_stack_cannot_leave_a_raw_string(tmp_path: Path) -> None:

@@ -81,26 +81,26 @@ def test_file_names_with_a_path_or_controls_are_refused(name: str) -> None:
 
 
 @given(addresses)
-def test_what_is_shown_finds_the_same_graph(found: list[Address]) -> None:
-    for position, name in enumerate(ids.shown(found)):
-        assert ids.find(name, found) == position
+def test_what_is_shown_finds_the_same_graph(items: list[Address]) -> None:
+    for position, name in enumerate(ids.shown(items)):
+        assert ids.find(name, items) == position
 
 
 @given(addresses, st.integers(0, 20))
-def test_a_prefix_finds_a_graph_that_begins_so_or_lists_candidates(found: list[Address], length: int) -> None:
-    text = found[0].local[:length]
+def test_a_prefix_finds_a_graph_that_begins_so_or_lists_candidates(items: list[Address], length: int) -> None:
+    text = items[0].local[:length]
     try:
-        assert found[ids.find(text, found)].local.startswith(text)
+        assert items[ids.find(text, items)].local.startswith(text)
     except UsageError as error:
         assert "could be" in str(error) or not text
 
 
 def test_an_exact_id_wins_over_a_prefix() -> None:
-    found = [Address("pid1", None, local) for local in ("0_0/forward.1", "0_0/forward", "0_0/forward.12")]
-    assert ids.find("0_0/forward", found) == 1
-    assert ids.find("0_0/forward.12", found) == 2
+    results = [Address("pid1", None, local) for local in ("0_0/forward.1", "0_0/forward", "0_0/forward.12")]
+    assert ids.find("0_0/forward", results) == 1
+    assert ids.find("0_0/forward.12", results) == 2
     with pytest.raises(UsageError, match=r"could be 0_0/forward.1, 0_0/forward, 0_0/forward.12"):
-        ids.find("0_0/f", found)
+        ids.find("0_0/f", results)
 
 
 def test_a_later_attempt_is_named_where_only_that_is_there() -> None:
@@ -110,17 +110,17 @@ def test_a_later_attempt_is_named_where_only_that_is_there() -> None:
 
 
 def test_ranks_that_repeat_are_told_apart_by_folder() -> None:
-    found = [
+    results = [
         Address("rank0_pid1", 0, "0_0/joint"),
         Address("rank0_restart1_pid9", 0, "0_0/joint"),
         Address("rank1_pid2", 1, "0_0/joint"),
     ]
-    assert ids.shown(found) == ["rank0_pid1:0_0/joint", "rank0_restart1_pid9:0_0/joint", "1:0_0/joint"]
-    assert ids.find("1:0_0", found) == 2
+    assert ids.shown(results) == ["rank0_pid1:0_0/joint", "rank0_restart1_pid9:0_0/joint", "1:0_0/joint"]
+    assert ids.find("1:0_0", results) == 2
     with pytest.raises(UsageError, match="ambiguous"):
-        ids.find("0:0_0/joint", found)
+        ids.find("0:0_0/joint", results)
     with pytest.raises(UsageError, match="no process there is called '7'"):
-        ids.find("7:0_0/joint", found)
+        ids.find("7:0_0/joint", results)
 
 
 def test_names_of_processes() -> None:

@@ -108,7 +108,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], list[Any]]]] = {
     "a negative view": (_only_read, _imaginary_parts),
     "conjugate views": (_only_read, _conjugates),
     "an empty view": (_only_read, _empty_parts),
-    "one tensor twice": (_parted, lambda: [one := W.exp(), one]),
+    "one tensor twice": (_parted, lambda: [entry := W.exp(), entry]),
 }
 
 
@@ -118,29 +118,29 @@ def _recorded(
     torch.compiler.reset()
     with graphdbg.record(str(folder), inputs=policy):
         torch.compile(function, backend="eager")(*make())
-    (graph,) = [one for one in open_run(folder).graphs() if one.stage == "dynamo"]
+    (graph,) = [graph for graph in open_run(folder).graphs() if graph.stage == "dynamo"]
     return graph
 
 
 def _facts(values: list[Any]) -> list[tuple[Any, ...]]:
-    storages = [one.untyped_storage().data_ptr() for one in values]
+    storages = [value.untyped_storage().data_ptr() for value in values]
     return [
         (
-            one.shape,
-            one.stride(),
-            one.storage_offset(),
-            one.untyped_storage().nbytes(),
+            item.shape,
+            item.stride(),
+            item.storage_offset(),
+            item.untyped_storage().nbytes(),
             storages.index(storage),
-            _base(one, values),
-            one.requires_grad,
-            one.is_leaf,
-            one.is_neg(),
-            one.is_conj(),
-            isinstance(one, torch.nn.Parameter),
-            isinstance(one, torch.nn.Buffer),
-            one.tolist(),
+            _base(item, values),
+            item.requires_grad,
+            item.is_leaf,
+            item.is_neg(),
+            item.is_conj(),
+            isinstance(item, torch.nn.Parameter),
+            isinstance(item, torch.nn.Buffer),
+            item.tolist(),
         )
-        for one, storage in zip(values, storages, strict=True)
+        for item, storage in zip(values, storages, strict=True)
     ]
 
 
@@ -149,7 +149,7 @@ def _base(value: torch.Tensor, values: list[Any]) -> Any:
     base = value._base
     if base is None or base.dtype != value.dtype:
         return None
-    known = [place for place, one in enumerate(values) if one is base]
+    known = [place for place, item in enumerate(values) if item is base]
     return known or (base.shape, base.stride(), base.storage_offset(), base.requires_grad, base.is_leaf)
 
 
@@ -176,7 +176,7 @@ def test_without_their_bytes_they_have_the_same_form(tmp_path: Path, name: str) 
     function, make = PROGRAMS[name]
     saved = _recorded(tmp_path / "run", function, make, "index")
     wanted = _in_order(saved, make()) if len(saved.inputs()) == 2 else make()[:1]
-    assert [one[:-1] for one in _facts(saved.inputs())] == [one[:-1] for one in _facts(wanted)]
+    assert [fact[:-1] for fact in _facts(saved.inputs())] == [fact[:-1] for fact in _facts(wanted)]
 
 
 def test_a_case_and_a_run_from_before_are_read(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_case_and_a_run_from_before_are_read(tmp_path: Path) -> None:
             assert value is not None
             value.leaf, value.base = True, None  # pyright: ignore
     old = Case(saved).live()
-    assert all(one.is_leaf for one in old.inputs)
+    assert all(tensor.is_leaf for tensor in old.inputs)
     assert judge(old, "nop").verdict.verdict == "ok"  # a program cannot write to a leaf
 
 

@@ -42,12 +42,12 @@ def node(target: str, place: int, *grids: int, **more: object) -> NodeRecord:
 
 
 def test_what_two_kernels_share_stands_once() -> None:
-    made = definitions([ONE, TUNED], functional=False)
-    assert made.imports == ["import triton", "import triton.language as tl"]
-    assert made.source.count("def square") == 1
-    assert made.names == {"N", "square", "one", "tuned"}
-    assert "tuned.configs = tuned.configs[:1]" in made.source
-    compile(made.source, "kernels.py", "exec")
+    result = definitions([ONE, TUNED], functional=False)
+    assert result.imports == ["import triton", "import triton.language as tl"]
+    assert result.source.count("def square") == 1
+    assert result.names == {"N", "square", "one", "tuned"}
+    assert "tuned.configs = tuned.configs[:1]" in result.source
+    compile(result.source, "kernels.py", "exec")
 
 
 def test_calls_are_plain() -> None:

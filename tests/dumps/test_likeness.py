@@ -39,14 +39,14 @@ def test_another_error(raw: str, text: str) -> None:
 
 @pytest.mark.parametrize(("raw", "text"), [*ALIKE, *OTHER])
 def test_a_program_says_what_a_signature_says(raw: str, text: str) -> None:
-    told: dict[str, Any] = {}
-    exec("\n".join(wording.SOURCE), told)
-    one, other = (
+    messages: dict[str, Any] = {}
+    exec("\n".join(wording.SOURCE), messages)
+    item, other = (
         Signature("crash", "run", "KeyError", signature.message(each), ("torch.a:b",)) for each in (raw, text)
     )
-    asked = words_of(one.message)
-    assert told["like"](asked, text) == like(asked, text)
-    assert not one.same_as(other) or told["like"](asked, text)
+    asked = words_of(item.message)
+    assert messages["like"](asked, text) == like(asked, text)
+    assert not item.same_as(other) or messages["like"](asked, text)
 
 
 def test_what_tells_is_words_and_few() -> None:

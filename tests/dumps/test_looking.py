@@ -50,11 +50,11 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 
 def test_ls_json_is_the_fixed_surface(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "ls", "myrun")
-    process = found["graphs"][0]["process"]
-    (ending,) = found["processes"]
+    result = document(capsys, "ls", "myrun")
+    process = result["graphs"][0]["process"]
+    (ending,) = result["processes"]
     assert (ending["process"], ending["exit_code"], ending["last"]["graph"]) == (process, None, "0_0/forward")
-    assert {key: found[key] for key in ("run", "graphs")} == {
+    assert {key: result[key] for key in ("run", "graphs")} == {
         "run": "myrun",
         "graphs": [
             {
@@ -137,9 +137,9 @@ def test_show_lists_nodes(work: Path, capsys: pytest.CaptureFixture[str]) -> Non
         == "1 sin_0 aten.sin.default x float32 [2, s0] [s0, 1] model.py:12 return h.sin()"
     )
     assert err == "0_0/joint: stage joint, 5 nodes, ran\n"
-    found = document(capsys, "show", "myrun/0_0/joint")
-    assert found["nodes"][1]["shape"] == [2, "s0"]
-    assert (found["id"], found["status"], len(found["nodes"])) == ("0_0/joint", "ran", 5)
+    result = document(capsys, "show", "myrun/0_0/joint")
+    assert result["nodes"][1]["shape"] == [2, "s0"]
+    assert (result["id"], result["status"], len(result["nodes"])) == ("0_0/joint", "ran", 5)
 
 
 def test_show_of_a_large_graph_opens_no_graph_json(

@@ -65,12 +65,12 @@ class Paper:
 
     def source(self, x: int, y: int) -> str:
         """The box whose line comes in at an arrow."""
-        found: set[str] = set()
+        names: set[str] = set()
         waiting, seen = [((x, y - 1), UP)], set()
         while waiting:
             (x, y), way = waiting.pop()
             if (x, y) in self.bottoms and (x, y) not in self.wire:
-                found.add(self.bottoms[x, y])
+                names.add(self.bottoms[x, y])
                 continue
             if ((x, y), way) in seen:
                 continue
@@ -83,8 +83,8 @@ class Paper:
                 continue
             assert back in ENDS[char], f"{char} at {x},{y} does not go on"
             waiting += [((x + dx, y + dy), (dx, dy)) for dx, dy in ENDS[char] if (dx, dy) != back and (dx, dy) != DOWN]
-        assert len(found) == 1, found
-        return found.pop()
+        assert len(names) == 1, names
+        return names.pop()
 
     def edges(self) -> list[tuple[str, str]]:
         """Every arrow: where it comes from, where it goes."""

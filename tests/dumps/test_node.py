@@ -58,10 +58,10 @@ def test_a_node_of_a_large_graph_is_read_without_decoding_the_graph(large: Saved
     recorded = Recorded(large)
     names = large.table.name
     following = [*names[1:], ""]
-    found = {at: recorded.node(names[at], following[at]) for at in (0, 1, 699, 700, 4000, len(names) - 1)}
+    results = {at: recorded.node(names[at], following[at]) for at in (0, 1, 699, 700, 4000, len(names) - 1)}
     assert recorded.large and "record" not in large.__dict__
     whole = load_graph(large.path).record
-    assert found == {at: whole.graph.nodes[at] for at in found}
+    assert results == {at: whole.graph.nodes[at] for at in results}
     assert recorded.strings == whole.strings and recorded.symbols == whole.symbols
     assert {item.name: item for item in whole.inputs} == recorded.inputs
     assert recorded.node("nobody") is None
@@ -143,7 +143,7 @@ def test_frames_of_the_user_come_first() -> None:
         '  File "/home/ann/model.py", line 2, in act\n    a()\n    ^^^\n'
         '  File "/home/ann/train.py", line 3\n'
     )
-    assert [(one.where, one.function, one.code, one.user) for one in frames(stack)] == [
+    assert [(frame.where, frame.function, frame.code, frame.user) for frame in frames(stack)] == [
         ("train.py:3", "", "", True),
         ("model.py:2", "act", "a()", True),
         ("linear.py:1", "forward", "return F.linear()", False),
@@ -156,7 +156,7 @@ def test_frames_of_the_user_come_first() -> None:
 
 def told(run: Run, graph: str, name: str) -> list[tuple[str, str]]:
     this = about(run, graph)
-    return [(one.name, one.how) for one in partners(this.saved, this.view, this.position(name))]
+    return [(partner.name, partner.how) for partner in partners(this.saved, this.view, this.position(name))]
 
 
 def test_partners_are_those_of_one_number_and_saved_values(run: Run) -> None:
@@ -193,9 +193,9 @@ def test_a_joint_graph_is_its_own_partner(tmp_path: Path, run: Run) -> None:
     process.save_graph(record)
     process.close()
     this = About(load_graph(tmp_path / "other/0_0/joint"))
-    found = partners(this.saved, this.view, this.position("relu"))
-    assert [(one.graph, one.name) for one in found] == [("0_0/joint", "where")]
-    assert {one.name for one in partners(this.saved, this.view, this.position("where"))} == {
+    result = partners(this.saved, this.view, this.position("relu"))
+    assert [(item.graph, item.name) for item in result] == [("0_0/joint", "where")]
+    assert {partner.name for partner in partners(this.saved, this.view, this.position("where"))} == {
         "relu",
         "le",
     }  # no tangent in le
@@ -293,11 +293,11 @@ def test_a_copy_that_is_not_what_the_stack_quotes_is_told(tmp_path: Path) -> Non
 
 def test_the_same_node_at_the_other_stages(run: Run) -> None:
     this = about(run)
-    found = {one.stage: (one.name, one.how) for one in this.related.of(this.view, this.position("mm"))}
-    assert found == {"dynamo": ("h", "it was made from this"), "post_grad_forward": ("mm", "same name")}
+    results = {item.stage: (item.name, item.how) for item in this.related.of(this.view, this.position("mm"))}
+    assert results == {"dynamo": ("h", "it was made from this"), "post_grad_forward": ("mm", "same name")}
     back = about(run, "0_0/dynamo")
-    found = {one.stage: one.name for one in back.related.of(back.view, back.position("l_w_"))}
-    assert found == {"forward": "primals_2", "post_grad_forward": "primals_2"}
+    results = {item.stage: item.name for item in back.related.of(back.view, back.position("l_w_"))}
+    assert results == {"forward": "primals_2", "post_grad_forward": "primals_2"}
     shown = text(this.stages(this.position("mm"))).splitlines()
     assert [line.split()[0] for line in shown] == ["dynamo", "forward", "backward", "post_grad_forward"]
 

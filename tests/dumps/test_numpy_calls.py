@@ -27,14 +27,14 @@ def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.fixture(scope="module")
 def graph() -> fx.GraphModule:
     """What Dynamo makes of it."""
-    found: list[fx.GraphModule] = []
+    results: list[fx.GraphModule] = []
 
     def backend(gm: fx.GraphModule, inputs: list[Any]) -> fx.GraphModule:
-        found.append(gm)
+        results.append(gm)
         return gm
 
     torch.compile(f, backend=backend, fullgraph=True)(torch.randn(3, 4), torch.randn(3, 4))
-    return found[0]
+    return results[0]
 
 
 INPUTS = torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(2, -1, 12).reshape(3, 4)
@@ -56,9 +56,9 @@ def test_a_graph_of_numpy_comes_back(graph: fx.GraphModule, tmp_path: Path) -> N
         "numpy.operator.matmul",
         "numpy.operator.gt",
     }
-    for found, wanted in zip(saved.module()(*saved.inputs()), graph(*INPUTS), strict=True):
-        assert found.dtype == wanted.dtype
-        assert torch.equal(found, wanted)
+    for result, wanted in zip(saved.module()(*saved.inputs()), graph(*INPUTS), strict=True):
+        assert result.dtype == wanted.dtype
+        assert torch.equal(result, wanted)
 
 
 def test_a_program_of_it_computes_the_same_compiled(graph: fx.GraphModule) -> None:
@@ -67,8 +67,8 @@ def test_a_program_of_it_computes_the_same_compiled(graph: fx.GraphModule) -> No
     imports = "\n".join(["import operator", "import torch", *(f"import {name}" for name in program.imports)])
     exec(f"{imports}\n{program.source}", names)
     compiled = torch.compile(names["graph"], backend="aot_eager", fullgraph=True)
-    for found, wanted in zip(compiled(*INPUTS), graph(*INPUTS), strict=True):
-        assert torch.equal(found, wanted)
+    for result, wanted in zip(compiled(*INPUTS), graph(*INPUTS), strict=True):
+        assert torch.equal(result, wanted)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_is_no_computation_is_refused_by_name(name: str) -> None:
 
 def test_only_known_attributes_of_arrays_are_read(graph: fx.GraphModule) -> None:
     record = live.encode(graph, id="0_0/dynamo", stage="dynamo")
-    [node] = [one for one in record.graph.nodes if one.target == "numpy.getattr"]
+    [node] = [node for node in record.graph.nodes if node.target == "numpy.getattr"]
     node.args[1] = "__class__"
     with pytest.raises(RefusedError, match="getattr of '__class__'"):
         live.module(record, None)
@@ -117,13 +117,13 @@ def test_a_refusal_says_what_can_be_replayed_instead() -> None:
 
 
 def test_a_python_function_of_the_users_can_be_registered_one_of_torch_cannot() -> None:
-    for name, told in (
+    for name, reported in (
         ("opaque:mine.scale", "Register it as a custom op"),
         ("opaque:torch._x.scale", "behind AOTAutograd"),
     ):
         record = method("sin")
         record.graph.nodes[1].op, record.graph.nodes[1].target = "call_function", name
-        with pytest.raises(RefusedError, match=told):
+        with pytest.raises(RefusedError, match=reported):
             live.module(record, None)
 
 

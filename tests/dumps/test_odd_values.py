@@ -36,9 +36,9 @@ def record_of(*nodes: NodeRecord, **more: Any) -> GraphRecord:
 )
 def test_a_sparse_input_comes_back(value: torch.Tensor, tmp_path: Path) -> None:
     graphdbg.save_graph(torch.fx.symbolic_trace(lambda x: x), [value], tmp_path / "case")
-    (found,) = graphdbg.load_graph(tmp_path / "case").inputs()
-    assert (found.layout, found.dtype, found.shape) == (value.layout, value.dtype, value.shape)
-    assert torch.equal(found.to_dense(), value.to_dense())
+    (result,) = graphdbg.load_graph(tmp_path / "case").inputs()
+    assert (result.layout, result.dtype, result.shape) == (value.layout, value.dtype, value.shape)
+    assert torch.equal(result.to_dense(), value.to_dense())
 
 
 def test_bytes_that_make_no_sparse_tensor_are_refused() -> None:
@@ -106,6 +106,6 @@ def test_what_a_write_was_traced_with_has_lists_of_the_kind_that_arguments_have(
     inference_graph(function, (torch.ones(2), torch.ones(2))).save(tmp_path / "case")
     saved = graphdbg.load_graph(tmp_path / "case")
     gm, _, _ = live.fake_module(saved.record, saved.tensors)
-    (node,) = [one for one in gm.graph.nodes if "auto_functionalized" in one.name]
+    (node,) = [node for node in gm.graph.nodes if "auto_functionalized" in node.name]
     _, keywords = node.meta["eager_input_vals"]
     assert type(keywords["_all_bases"]) is immutable_list is type(node.kwargs["_all_bases"])

@@ -130,14 +130,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def members(path: Path) -> dict[str, bytes]:
     """All members, unpacked to the last layer."""
-    found: dict[str, bytes] = {}
+    results: dict[str, bytes] = {}
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             data = archive.read(name)
-            found[name] = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+            results[name] = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
             if ".msgpack" in name:
-                found[name] = json.dumps(msgspec.msgpack.decode(found[name])).encode()
-    return found
+                results[name] = json.dumps(msgspec.msgpack.decode(results[name])).encode()
+    return results
 
 
 def unzipped(path: Path, folder: Path) -> Run:
@@ -162,12 +162,12 @@ def test_a_packed_file_may_have_any_name(run: Run, tmp_path: Path) -> None:
 
 def test_nothing_that_was_planted_is_in_any_member(run: Run, tmp_path: Path) -> None:
     packed = pack(run.path, tmp_path / "bug.zip")
-    found = members(packed.file)
-    left = [(name, word) for name, data in found.items() for word in PLANTED if word.encode() in data or word in name]
+    result = members(packed.file)
+    left = [(name, word) for name, data in result.items() for word in PLANTED if word.encode() in data or word in name]
     assert left == []
     assert packed.leaks == []
     assert packed.unreadable == []
-    assert not [name for name in found if "tensors" in name]
+    assert not [name for name in result if "tensors" in name]
 
 
 def test_the_packed_run_lists_the_same_rows_and_tables(run: Run, tmp_path: Path) -> None:
@@ -381,10 +381,10 @@ call()
 
 
 def test_a_kernel_of_the_users_own_is_cut_out() -> None:
-    told = TEXTS.generated(KERNEL)
-    assert told is not None
-    assert "secret" not in told
-    assert "add_kernel_0 = async_compile.triton('add_kernel', '''''', device_str='cuda')\ncall()" in told
+    reported = TEXTS.generated(KERNEL)
+    assert reported is not None
+    assert "secret" not in reported
+    assert "add_kernel_0 = async_compile.triton('add_kernel', '''''', device_str='cuda')\ncall()" in reported
     assert TEXTS.generated("@triton_heuristics.user_autotune(custom_kernel=True)\ndef add_kernel(secret): ...") is None
     record = chain()
     record.strings.append("def add_kernel(secret): ...")

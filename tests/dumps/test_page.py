@@ -77,8 +77,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def recorded(here: Path, name: str = "myrun", **told: Any) -> tuple[Run, ProcessWriter]:
-    writer = RunWriter.create(here / name, RunRecord(format=FORMAT, command=["train.py"], started=5.0, **told))
+def recorded(here: Path, name: str = "myrun", **reported: Any) -> tuple[Run, ProcessWriter]:
+    writer = RunWriter.create(here / name, RunRecord(format=FORMAT, command=["train.py"], started=5.0, **reported))
     return open_run(here / name), writer.process("pid7")
 
 
@@ -166,7 +166,12 @@ def test_why_when_and_what_was_found_stand_on_the_page(here: Path) -> None:
     assert [bar.partition(":")[0] for bar in bars] == ["Dynamo", "AOTAutograd", "backend, forward"] * 2
     failed = next(given for _, given in elements.found if given.get("id") == "c-0_1")
     assert "open" in failed
-    assert [one["id"] for one in document(text)["graphs"]] == ["0_0/dynamo", "0_0/forward", "0_1/dynamo", "0_1/forward"]
+    assert [graph["id"] for graph in document(text)["graphs"]] == [
+        "0_0/dynamo",
+        "0_0/forward",
+        "0_1/dynamo",
+        "0_1/forward",
+    ]
     links = {given["href"] or "" for name, given in elements.found if name == "a"}
     assert {link.removeprefix("#") for link in links} <= elements.ids() | {row.id for row in run.rows}
 
@@ -198,7 +203,7 @@ def test_what_would_be_too_large_is_cut_and_said(here: Path, monkeypatch: pytest
     monkeypatch.setattr(page, "MOST_BYTES", 40_000)
     packed = pack(run.path, Path("page.html"))
     assert packed.file.stat().st_size <= 40_000
-    (code,) = [one for one in document(packed.file.read_text())["graphs"] if one["code_text"]]
+    (code,) = [graph for graph in document(packed.file.read_text())["graphs"] if graph["code_text"]]
     assert code["code_left"] > 0
     assert code["code_text"].count("\n") + code["code_left"] == 4000
     assert ("lines of generated code", 4000 - code["code_left"], 0, code["code_left"]) in packed.rows
@@ -255,7 +260,7 @@ def test_the_script_and_the_style_have_nothing_that_ends_them() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(text: str, other: str) -> float:
     """Of two colours, as WCAG 2 has it."""
 
     def light(colour: str) -> float:
@@ -264,7 +269,7 @@ def contrast(one: str, other: str) -> float:
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    low, high = sorted((light(one), light(other)))
+    low, high = sorted((light(text), light(other)))
     return (high + 0.05) / (low + 0.05)
 
 

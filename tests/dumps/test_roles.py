@@ -11,7 +11,7 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("PlainAOTOutput(idx=2)", ("user", "output[2]")),
         ("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))", ("gradient", "0.weight")),
@@ -36,8 +36,8 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, N
         (None, ("unknown", "")),
     ],
 )
-def test_a_descriptor_in_words(text: str | None, told: tuple[str, str]) -> None:
-    assert kind_of(text) == told
+def test_a_descriptor_in_words(text: str | None, reported: tuple[str, str]) -> None:
+    assert kind_of(text) == reported
 
 
 class Recorded:
@@ -56,7 +56,7 @@ class Recorded:
 
 
 @pytest.mark.parametrize(
-    ("role", "source", "told"),
+    ("role", "source", "text"),
     [
         ("parameter", "self.get_parameter('0.weight')", "parameter 0.weight"),
         ("parameter", "self.get_parameter('w')._local_tensor", "parameter w._local_tensor"),
@@ -67,11 +67,11 @@ class Recorded:
         ("buffer", "", "buffer"),
     ],
 )
-def test_inputs_in_words(role: Any, source: str, told: str) -> None:
+def test_inputs_in_words(role: Any, source: str, text: str) -> None:
     record = GraphRecord(
         format=FORMAT, id="a", stage="joint", graph=GraphBody([]), inputs=[InputRecord("x", role, source)]
     )
-    assert inputs_of(Recorded(record)) == {"x": told}  # type: ignore[arg-type]
+    assert inputs_of(Recorded(record)) == {"x": text}  # type: ignore[arg-type]
 
 
 def test_outputs_name_the_users_own_sources() -> None:
@@ -99,11 +99,11 @@ def test_outputs_name_the_users_own_sources() -> None:
     )
     recorded: object = Recorded(record)
     assert inputs_of(recorded) == {"primals_1": "parameter 0.weight"}  # type: ignore[arg-type]
-    told = outputs_of(recorded, "output")  # type: ignore[arg-type]
-    assert told == [
+    reported = outputs_of(recorded, "output")  # type: ignore[arg-type]
+    assert reported == [
         OutputRole(0, "a", "gradient", "0.weight"),
         OutputRole(1, "b", "gradient", "primals_8"),
         OutputRole(3, "c", "user", "output[0]"),
     ]
-    assert [one.text() for one in told] == ["gradient of 0.weight", "gradient of primals_8", "output[0]"]
+    assert [item.text() for item in reported] == ["gradient of 0.weight", "gradient of primals_8", "output[0]"]
     assert outputs_of(recorded, "primals_1") == []  # type: ignore[arg-type]

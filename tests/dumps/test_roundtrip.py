@@ -188,13 +188,13 @@ def test_symbols_come_back_with_hints_ranges_and_facts() -> None:
         record, sink, _ = saved(gm, stage)
         _, inputs, mode = live.fake_module(record, sink)
         env = mode.shape_env
-        found = {item.name: item for item in record.symbols}
+        results = {item.name: item for item in record.symbols}
         assert {str(symbol): int(number) for symbol, number in env.backed_var_to_val.items()} == {
-            name: item.hint for name, item in found.items()
+            name: item.hint for name, item in results.items()
         }
-        assert not hasattr(env, "name_to_symbol") or set(found) <= set(env.name_to_symbol)  # since torch 2.15
+        assert not hasattr(env, "name_to_symbol") or set(results) <= set(env.name_to_symbol)  # since torch 2.15
         for symbol, span in env.var_to_range.items():
-            assert int(span.lower) == found[str(symbol)].lower
+            assert int(span.lower) == results[str(symbol)].lower
         assert len(env.guards) == len([guard for guard in record.guards if guard.kind == "guard"])
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         assert any(isinstance(size, torch.SymInt) for value in tensors for size in value.shape)

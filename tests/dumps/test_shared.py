@@ -48,26 +48,26 @@ def test_another_process_finds_them(tmp_path: Path) -> None:
 
 
 def test_what_was_written_at_the_same_moment_is_united_at_the_end(tmp_path: Path) -> None:
-    one, two = _files(tmp_path, "rank0"), _files(tmp_path, "rank1")
+    item, two = _files(tmp_path, "rank0"), _files(tmp_path, "rank1")
     first, second = tmp_path / "rank0/a", tmp_path / "rank1/a"
-    names = one.place(first, _text(b"a")), two.place(second, _text(b"a"))  # both wrote before either listed it
-    one.publish(first, names[0])
+    names = item.place(first, _text(b"a")), two.place(second, _text(b"a"))  # both wrote before either listed it
+    item.publish(first, names[0])
     two.publish(second, names[1])
     assert not first.samefile(second)
     two.unite()
-    one.unite()
+    item.unite()
     assert first.samefile(second)
-    assert (one.disk_bytes, two.disk_bytes) == (8192, 0)
+    assert (item.disk_bytes, two.disk_bytes) == (8192, 0)
 
 
 def test_a_list_that_is_out_of_date_does_no_harm(tmp_path: Path) -> None:
-    one, two = _files(tmp_path, "rank0"), _files(tmp_path, "rank1")
-    path = _write(one, "a", _text(b"a"))
-    one.replace(path, _text(b"b"))
-    gone = _write(one, "c", _text(b"c"))
-    one.remove(gone)
-    assert _write(two, "a", _text(b"a")).read_bytes() == _text(b"a")
-    assert _write(two, "c", _text(b"c")).read_bytes() == _text(b"c")
+    first, second = _files(tmp_path, "rank0"), _files(tmp_path, "rank1")
+    path = _write(first, "a", _text(b"a"))
+    first.replace(path, _text(b"b"))
+    gone = _write(first, "c", _text(b"c"))
+    first.remove(gone)
+    assert _write(second, "a", _text(b"a")).read_bytes() == _text(b"a")
+    assert _write(second, "c", _text(b"c")).read_bytes() == _text(b"c")
     assert path.read_bytes() == _text(b"b")
     assert sorted(p.name for p in (tmp_path / "rank1").iterdir()) == ["a", "c", "files.txt"]
 

@@ -102,14 +102,14 @@ def test_statistics_count() -> None:
     record = chain(nodes=6)
     for node in record.graph.nodes[:-1]:
         node.value = tensor_value(2, 8)
-    found = statistics.of(sidecar.build(record))
-    assert (found.nodes, found.targets, found.input_bytes, found.computed_bytes) == (
+    result = statistics.of(sidecar.build(record))
+    assert (result.nodes, result.targets, result.input_bytes, result.computed_bytes) == (
         6,
         {"aten.sin.default": 4},
         64,
         256,
     )
-    assert "4 call_function" in statistics.text(found)
+    assert "4 call_function" in statistics.text(result)
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=5))

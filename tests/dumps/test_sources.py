@@ -90,12 +90,12 @@ def test_the_recorder_keeps_the_files_of_the_user_alone(tmp_path: Path) -> None:
 def test_pack_leaves_copies_out_unless_they_are_wanted(tmp_path: Path) -> None:
     model = tmp_path / "secret_home" / "model.py"
     autograd_run(tmp_path / "run", model)
-    made = pack(tmp_path / "run", tmp_path / "without.zip")
-    assert ("copies of your source files", 0, 0, 1) in made.rows
-    assert not [name for name in zipfile.ZipFile(made.file).namelist() if "source" in name]
-    made = pack(tmp_path / "run", tmp_path / "with.zip", source=True)
-    assert ("copies of your source files", 1, 0, 0) in made.rows
-    with zipfile.ZipFile(made.file) as file:
+    result = pack(tmp_path / "run", tmp_path / "without.zip")
+    assert ("copies of your source files", 0, 0, 1) in result.rows
+    assert not [name for name in zipfile.ZipFile(result.file).namelist() if "source" in name]
+    result = pack(tmp_path / "run", tmp_path / "with.zip", source=True)
+    assert ("copies of your source files", 1, 0, 0) in result.rows
+    with zipfile.ZipFile(result.file) as file:
         file.extractall(tmp_path / "out")
     (run,) = (tmp_path / "out").iterdir()
     (process,) = processes(run)

@@ -123,8 +123,8 @@ def test_a_graph_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_ids_count_from_the_second_graph_of_a_stage(tmp_path: Path) -> None:
     _, process = new_run(tmp_path / "run")
-    made = [process.unique_id("0/0", "forward") for _ in range(3)] + [process.unique_id("0/0_1", "forward")]
-    assert made == ["0_0/forward", "0_0/forward.1", "0_0/forward.2", "0_0_a1/forward"]
+    text = [process.unique_id("0/0", "forward") for _ in range(3)] + [process.unique_id("0/0_1", "forward")]
+    assert text == ["0_0/forward", "0_0/forward.1", "0_0/forward.2", "0_0_a1/forward"]
     assert [process.unique_id(None, "inference") for _ in range(2)] == ["x0_0/inference", "x1_0/inference"]
     shared = process.fresh_compile()
     assert [process.unique_id(shared, stage) for stage in ("joint", "forward")] == ["x2_0/joint", "x2_0/forward"]
@@ -221,8 +221,10 @@ def test_what_the_disk_refuses_later_is_told_once(tmp_path: Path, monkeypatch: p
         process.close()
     run = open_run(tmp_path / "run")
     assert [graph.id for graph in run.graphs()] == ["0_0/forward"]  # the system has it
-    [told] = [line for line in (process.path / "journal.jsonl").read_text().splitlines() if "not on the disk" in line]
-    assert "Input/output error" in told
+    [reported] = [
+        line for line in (process.path / "journal.jsonl").read_text().splitlines() if "not on the disk" in line
+    ]
+    assert "Input/output error" in reported
 
 
 def test_files_are_synced_when_the_process_closes_and_those_gone_are_passed_over(
@@ -267,9 +269,9 @@ def test_texts_that_name_something(work: Path) -> None:
         f"{folder}/graphs/0_0/forward",
         str(work / "run/0_0/fo"),
     ):
-        found = resolve(text, work)
-        assert isinstance(found, SavedGraph)
-        assert (found.id, found.status) == ("0_0/forward", "captured")
+        result = resolve(text, work)
+        assert isinstance(result, SavedGraph)
+        assert (result.id, result.status) == ("0_0/forward", "captured")
     case = resolve("case1", work)
     assert isinstance(case, SavedGraph)
     assert (case.id, case.status, case.run, case.process) == ("x0_0/inference", "saved", None, None)

@@ -33,16 +33,16 @@ def busy() -> Iterator[None]:
 
 @pytest.mark.long
 def test_threads_at_different_depths_parse_at_once(busy: None) -> None:
-    found: list[str | int] = []
+    results: list[str | int] = []
 
     def parse(depth: int) -> None:
         if depth:
             return parse(depth - 1)
         for _ in range(20):
             try:
-                found.append(len(syntax.parsed(PROGRAM).body))
+                results.append(len(syntax.parsed(PROGRAM).body))
             except SystemError as error:
-                found.append(str(error))
+                results.append(str(error))
         return None
 
     threads = [threading.Thread(target=parse, args=(depth,)) for depth in (0, 20, 40)]
@@ -50,7 +50,7 @@ def test_threads_at_different_depths_parse_at_once(busy: None) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [300] * 60
+    assert results == [300] * 60
 
 
 def test_nothing_parses_beside_it() -> None:

@@ -52,10 +52,10 @@ def one(of: TensorValue, seed: int = 0, **seen: Any) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype(dtype: str) -> None:
     value = TensorValue(dtype=dtype, shape=[3, 4], stride=[4, 1])
-    made = one(value)
-    assert str(made.dtype) == f"torch.{dtype}"
-    assert made.shape == (3, 4)
-    bits = [t.contiguous().untyped_storage().tolist() for t in (made, one(value), one(value, seed=1))]
+    result = one(value)
+    assert str(result.dtype) == f"torch.{dtype}"
+    assert result.shape == (3, 4)
+    bits = [t.contiguous().untyped_storage().tolist() for t in (result, one(value), one(value, seed=1))]
     assert bits[0] == bits[1]
     assert bits[0] != bits[2]
     assert len(set(bits[0])) > 1
@@ -75,34 +75,34 @@ def test_every_dtype(dtype: str) -> None:
     ],
 )
 def test_stride_offset_and_overlap_are_true(shape: list[int], stride: list[int], offset: int) -> None:
-    made = one(TensorValue(dtype="float32", shape=[*shape], stride=[*stride], offset=offset))
-    assert (list(made.shape), list(made.stride()), made.storage_offset()) == (shape, stride, offset)
+    result = one(TensorValue(dtype="float32", shape=[*shape], stride=[*stride], offset=offset))
+    assert (list(result.shape), list(result.stride()), result.storage_offset()) == (shape, stride, offset)
 
 
 def test_storages_larger_than_the_view_can_be_seen_through() -> None:
-    made = one(TensorValue(dtype="float32", shape=[2], stride=[1], storage_bytes=64))
-    assert made.untyped_storage().nbytes() == 64
-    assert made.as_strided((16,), (1,)).shape == (16,)
+    result = one(TensorValue(dtype="float32", shape=[2], stride=[1], storage_bytes=64))
+    assert result.untyped_storage().nbytes() == 64
+    assert result.as_strided((16,), (1,)).shape == (16,)
 
 
 def test_inputs_of_one_group_share_memory() -> None:
     a = TensorValue(dtype="float32", shape=[4, 4], stride=[4, 1], storage=0)
     b = TensorValue(dtype="float32", shape=[4], stride=[5], storage=0)
     c = TensorValue(dtype="int32", shape=[2], stride=[1], offset=3, storage=0)
-    made = live.inputs(graph_of(a, b, c), None, None, 0)
-    made[0].fill_(3.0)
-    assert made[1].tolist() == [3.0] * 4
-    assert made[2].tolist() == [0x40400000] * 2
+    result = live.inputs(graph_of(a, b, c), None, None, 0)
+    result[0].fill_(3.0)
+    assert result[1].tolist() == [3.0] * 4
+    assert result[2].tolist() == [0x40400000] * 2
 
 
 def test_statistics_steer_the_values() -> None:
     value = TensorValue(dtype="float32", shape=[1000], stride=[1])
-    made = one(value, value=value, statistics={"min": 2.0, "max": 6.0, "mean": 4.0, "std": 0.5, "nan": 3, "inf": 2})
-    finite = made[torch.isfinite(made)]
+    result = one(value, value=value, statistics={"min": 2.0, "max": 6.0, "mean": 4.0, "std": 0.5, "nan": 3, "inf": 2})
+    finite = result[torch.isfinite(result)]
     assert float(finite.min()) >= 2.0
     assert float(finite.max()) <= 6.0
     assert abs(float(finite.mean()) - 4.0) < 0.1
-    assert int(made.isnan().sum()) in (2, 3)
+    assert int(result.isnan().sum()) in (2, 3)
     ints = TensorValue(dtype="int64", shape=[1000], stride=[1])
     drawn = one(ints, value=ints, statistics={"min": -3, "max": 5})
     assert {int(v) for v in drawn.unique()} == set(range(-3, 6))
@@ -115,8 +115,8 @@ def test_indices_of_a_method_in_place_or_by_name_stay_inside(target: str, named:
     given = {"args": [{"node": "x_0"}], "kwargs": {"dim": 1, "index": {"node": "x_1"}}}
     given = given if named else {"args": [{"node": "x_0"}, 1, {"node": "x_1"}]}
     call = NodeRecord(name="e", op="call_method", target=target, **given)  # type: ignore[arg-type]
-    made = live.inputs(graph_of(table, index, nodes=[call]), None, None, 0)[1]
-    assert made.unique().tolist() == [0, 1, 2]
+    tensor = live.inputs(graph_of(table, index, nodes=[call]), None, None, 0)[1]
+    assert tensor.unique().tolist() == [0, 1, 2]
 
 
 def test_indices_stay_inside_what_they_index() -> None:
@@ -127,9 +127,9 @@ def test_indices_stay_inside_what_they_index() -> None:
             name="e", op="call_function", target="aten.embedding.default", args=[{"node": "x_0"}, {"node": "view"}]
         ),
     ]
-    made = live.inputs(graph_of(table, index, nodes=nodes), None, None, 0)[1]
-    assert int(made.max()) == 6
-    assert int(made.min()) == 0
+    tensor = live.inputs(graph_of(table, index, nodes=nodes), None, None, 0)[1]
+    assert int(tensor.max()) == 6
+    assert int(tensor.min()) == 0
 
 
 def test_symbols_take_their_hints_or_what_was_seen() -> None:
@@ -215,10 +215,10 @@ def test_policies_keep_what_they_say() -> None:
         "index": [(True, False), (True, True)],
         "first": [(True, True), (True, True)],
     }
-    found = (
+    result = (
         live.observe(record, [torch.tensor([1.0, float("nan"), 3.0]), *values[1:]], "index", None).inputs[0].statistics
     )
-    assert found == {"min": 1.0, "max": 3.0, "mean": 2.0, "std": 1.0, "nan": 1, "inf": 0}
+    assert result == {"min": 1.0, "max": 3.0, "mean": 2.0, "std": 1.0, "nan": 1, "inf": 0}
 
 
 def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

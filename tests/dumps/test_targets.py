@@ -48,12 +48,12 @@ def test_registered_ops_come_back_or_are_denied() -> None:
         namespace, _, op = schema.name.partition("::")
         name = f"{namespace}.{op}.{schema.overload_name or 'default'}"
         try:
-            found = targets.resolve(name, "")
+            result = targets.resolve(name, "")
         except GraphdbgError:
             denied += 1
             assert namespace in allowlist.DENIED_NAMESPACES or targets.denial(schema.name, schema) or "." in op
         else:
-            assert targets.name_of(found) == name
+            assert targets.name_of(result) == name
     assert denied < 60
 
 

@@ -29,14 +29,14 @@ f(torch.randn(5, requires_grad=True)).sum().backward()
 
 @pytest.mark.long
 def test_compiles_are_told_by_phase_and_cause(recorded_script: Callable[..., Path]) -> None:
-    found = of_run(open_run(recorded_script(SCRIPT)))
-    causes = [one.cause.partition(":")[0] for one in found]
+    result = of_run(open_run(recorded_script(SCRIPT)))
+    causes = [item.cause.partition(":")[0] for item in result]
     assert causes.count("first") == 1
     assert causes.count("recompile") >= 1
-    assert any("size" in one.cause for one in found if one.cause.startswith("recompile"))
-    assert all(one.dynamo_s is not None and one.aot_s is not None and one.cache == "off" for one in found)
-    assert sum(one.breaks for one in found) >= 1
-    assert [one.compile_s for one in found] == sorted((one.compile_s for one in found), reverse=True)
+    assert any("size" in item.cause for item in result if item.cause.startswith("recompile"))
+    assert all(item.dynamo_s is not None and item.aot_s is not None and item.cache == "off" for item in result)
+    assert sum(item.breaks for item in result) >= 1
+    assert [item.compile_s for item in result] == sorted((item.compile_s for item in result), reverse=True)
 
 
 def test_a_backward_that_is_compiled_with_its_forward_is_counted_once(tmp_path: Path, monkeypatch) -> None:
@@ -50,9 +50,9 @@ def test_a_backward_that_is_compiled_with_its_forward_is_counted_once(tmp_path: 
         process.journal.event("compiling", graph=f"0_0/{stage}")
     for stage in reversed(stages):
         process.journal.event("compiled", graph=f"0_0/{stage}", seconds=stages[stage])
-    (found,) = of_run(open_run(tmp_path / "myrun"))
-    assert (found.aot_s, found.inductor_s, found.backward_s) == (2.0, 3.0, 4.0)
-    assert [(phase, end - start) for phase, start, end in found.spans] == [
+    (result,) = of_run(open_run(tmp_path / "myrun"))
+    assert (result.aot_s, result.inductor_s, result.backward_s) == (2.0, 3.0, 4.0)
+    assert [(phase, end - start) for phase, start, end in result.spans] == [
         ("dynamo", 1.0),
         ("aot", 7.0),
         ("inductor", 4.0),

@@ -27,17 +27,17 @@ from . import triton_models as models
 
 
 def captured(model: torch.nn.Module, *inputs: torch.Tensor) -> GraphModule:
-    found: list[GraphModule] = []
+    results: list[GraphModule] = []
 
     def backend(gm: GraphModule, _: Any) -> Any:
-        found.append(gm)
+        results.append(gm)
         return gm.forward
 
     torch._dynamo.reset()
     with without_gpu(), torch.no_grad():
         result = torch.compile(model, backend=backend, fullgraph=True)(*inputs)
         torch.testing.assert_close(result, model.expected(*inputs))  # type: ignore[operator]
-    return found[0]
+    return results[0]
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_what_has_no_saved_form_is_named_and_the_load_says_so() -> None:
     configs = [triton.Config({}, pre_hook=lambda given: None)]
     tuner = triton.autotune(configs, key=[], prune_configs_by={"early_config_prune": plain})
     program.kernel(tuner(closing_over(3, plain)))
-    assert [one for one in program.missing if one.startswith("other, a function of")]
+    assert [item for item in program.missing if item.startswith("other, a function of")]
     assert len(program.dropped) == 2
     graph = Graph()
     x = graph.placeholder("x")

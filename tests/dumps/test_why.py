@@ -70,28 +70,28 @@ def flat(paragraphs: str) -> str:
 
 
 def test_a_guard_whose_line_of_code_was_left_out() -> None:
-    found = wording.guard("0/0: n == 1 # model.py:13 in step (HINT: an integer.)")
-    assert (found.text, found.of, found.hint) == ("n == 1", "0_0", "an integer.")
-    assert found.place is not None
-    assert (found.place.file, found.place.line, found.place.code_text) == ("model.py", 13, "")
+    result = wording.guard("0/0: n == 1 # model.py:13 in step (HINT: an integer.)")
+    assert (result.text, result.of, result.hint) == ("n == 1", "0_0", "an integer.")
+    assert result.place is not None
+    assert (result.place.file, result.place.line, result.place.code_text) == ("model.py", 13, "")
 
 
 def test_a_graph_break_in_pieces() -> None:
-    found = wording.graph_break(BREAK, "resumed", [])
-    assert found.title == "Failed to trace builtin operator"
-    assert found.explanation == "Dynamo does not know how to trace builtin operator `print`"
-    assert found.hints[0].startswith("Avoid calling builtin `print`.")
-    assert not any("report an issue" in hint for hint in found.hints)
-    assert found.link == "https://example.org/gb0059.html"
+    result = wording.graph_break(BREAK, "resumed", [])
+    assert result.title == "Failed to trace builtin operator"
+    assert result.explanation == "Dynamo does not know how to trace builtin operator `print`"
+    assert result.hints[0].startswith("Avoid calling builtin `print`.")
+    assert not any("report an issue" in hint for hint in result.hints)
+    assert result.link == "https://example.org/gb0059.html"
     other = wording.graph_break("something else\nwent wrong", "resumed", [])
     assert (other.title, other.explanation, other.hints) == ("something else", "went wrong", [])
 
 
 def test_a_guard_in_pieces() -> None:
-    found = wording.guard(GUARD)
-    assert (found.text, found.of, found.hint) == ("n == 1", "0_0", "an integer.")
-    assert found.place is not None
-    assert (found.place.file, found.place.line, found.place.code) == ("/home/u/model.py", 13, "x = x + n")
+    result = wording.guard(GUARD)
+    assert (result.text, result.of, result.hint) == ("n == 1", "0_0", "an integer.")
+    assert result.place is not None
+    assert (result.place.file, result.place.line, result.place.code) == ("/home/u/model.py", 13, "x = x + n")
     assert wording.guard("not in this form").text == "not in this form"
 
 
@@ -110,9 +110,9 @@ def test_failed_guards_as_clauses(guard: str, said: str) -> None:
 
 
 def test_values_in_clauses() -> None:
-    found = wording.guard("0/0: lr == 0.5")
-    found.now = {"lr": 1 / 3, "mask": "<Tensor>", "name": "a"}
-    assert wording.failed(found) == "guard lr == 0.5 failed, lr is now 0.333333, mask is now <Tensor>, name is now 'a'"
+    result = wording.guard("0/0: lr == 0.5")
+    result.now = {"lr": 1 / 3, "mask": "<Tensor>", "name": "a"}
+    assert wording.failed(result) == "guard lr == 0.5 failed, lr is now 0.333333, mask is now <Tensor>, name is now 'a'"
 
 
 def test_guards_of_one_cause_are_alike() -> None:

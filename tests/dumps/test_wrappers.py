@@ -57,17 +57,22 @@ def again(x: Any, tmp_path: Path) -> Any:
 def test_two_tensors_come_back_as_one(tmp_path: Path) -> None:
     base = torch.arange(12.0)
     x = TwoTensor(base[:12].view(4, 3).t(), base[:12].view(4, 3).t()).requires_grad_()
-    found = again(x, tmp_path)
-    assert (type(found), found.shape, found.stride()) == (TwoTensor, x.shape, x.stride())
-    assert found.requires_grad and found.is_leaf
-    assert torch.equal(found.a, x.a)
-    found.a.data[0, 0] = 7.0
-    assert found.b[0, 0] == 7.0, "they lay in one memory"
+    result = again(x, tmp_path)
+    assert (type(result), result.shape, result.stride()) == (TwoTensor, x.shape, x.stride())
+    assert result.requires_grad and result.is_leaf
+    assert torch.equal(result.a, x.a)
+    result.a.data[0, 0] = 7.0
+    assert result.b[0, 0] == 7.0, "they lay in one memory"
 
 
 def test_what_else_such_a_tensor_is_made_of_comes_back(tmp_path: Path) -> None:
-    found = again(Scaled(TwoTensor(torch.ones(2), torch.zeros(2)), 3), tmp_path)
-    assert (type(found), found.factor, found.inner.a.tolist(), found.inner.b.tolist()) == (Scaled, 3, [1, 1], [0, 0])
+    result = again(Scaled(TwoTensor(torch.ones(2), torch.zeros(2)), 3), tmp_path)
+    assert (type(result), result.factor, result.inner.a.tolist(), result.inner.b.tolist()) == (
+        Scaled,
+        3,
+        [1, 1],
+        [0, 0],
+    )
 
 
 def test_one_that_is_made_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -89,14 +94,14 @@ def value_in(record: GraphRecord) -> TensorValue:
 
 def test_values_that_were_not_kept_are_synthesised_part_by_part() -> None:
     record = record_of(TwoTensor(torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)))
-    (found,) = live.inputs(record, None, None)
-    assert (type(found), found.a.dtype) == (TwoTensor, torch.float64)
-    assert not torch.equal(found.a, found.b)
+    (result,) = live.inputs(record, None, None)
+    assert (type(result), result.a.dtype) == (TwoTensor, torch.float64)
+    assert not torch.equal(result.a, result.b)
 
 
 def test_fakes_are_such_tensors_too() -> None:
-    _, (found,), mode = live.fake_module(record_of(TwoTensor(torch.ones(3), torch.ones(3))), None)
-    assert (type(found), found.a.fake_mode is mode) == (TwoTensor, True)
+    _, (result,), mode = live.fake_module(record_of(TwoTensor(torch.ones(3), torch.ones(3))), None)
+    assert (type(result), result.a.fake_mode is mode) == (TwoTensor, True)
 
 
 @pytest.mark.parametrize("name", ["os.system", "torch.Tensor", "__main__.Mine", "mine.Tensor", "torch.nn.Parameter"])
@@ -118,7 +123,7 @@ def test_a_class_that_does_not_fit_is_refused_in_a_sentence() -> None:
 def test_held_inputs_keep_what_such_a_tensor_holds() -> None:
     base = torch.arange(6.0)
     items, held = observed.snapshot(["x", "y"], [TwoTensor(base[:3], base[3:].clone()), base])
-    assert [one.nbytes() for one in held] == [24, 12]
+    assert [item.nbytes() for item in held] == [24, 12]
     assert items[0].stored is not None
     assert {name: part.storage for name, part in items[0].stored.inner.items()} == {"a": "#0", "b": "#1"}
     assert items[1].stored is not None
@@ -131,5 +136,5 @@ def test_integers_inside_are_kept_where_numbers_are_not(tmp_path: Path) -> None:
     g = fx.Graph()
     g.output([g.placeholder("x"), g.placeholder("y")])
     seen = live.observe(fx.GraphModule({}, g), [x, y], "index", store)
-    kept = [[bool(part.storage) for part in one.stored.inner.values()] for one in seen.inputs if one.stored]
+    kept = [[bool(part.storage) for part in tensor.stored.inner.values()] for tensor in seen.inputs if tensor.stored]
     assert kept == [[False, False], [True, True]]

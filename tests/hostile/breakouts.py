@@ -37,7 +37,7 @@ def _node(graph: Graph, target: str) -> Graph:
 
 def _settings(graph: Graph, **values: Any) -> None:
     room = graph.setdefault("config", {}).setdefault("inductor", {})
-    room.update({name.replace("__", "."): one for name, one in values.items()})
+    room.update({name.replace("__", "."): item for name, item in values.items()})
 
 
 def _function(key: str) -> Callable[[Graph, str], object]:

@@ -64,7 +64,7 @@ graphdbg.save_graph(make_fx(case, tracing_mode="symbolic")(x, y), [x, y], sys.ar
 
 def corpus(folder: Path) -> dict[str, Path]:
     """The dumps by kind; made once in a folder."""
-    made = {
+    built = {
         "run": folder / "run",
         "case": folder / "case",
         "small": folder / "small",
@@ -75,23 +75,23 @@ def corpus(folder: Path) -> dict[str, Path]:
     if not whole.exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        subprocess.run([sys.executable, "-c", SCRIPT, made["run"], made["case"]], check=True, cwd=folder)
-        subprocess.run([sys.executable, "-c", SMALL, made["small"]], check=True, cwd=folder)
-        words = ["pack", made["small"], "-o", made["pack"], "--tensors"]
+        subprocess.run([sys.executable, "-c", SCRIPT, built["run"], built["case"]], check=True, cwd=folder)
+        subprocess.run([sys.executable, "-c", SMALL, built["small"]], check=True, cwd=folder)
+        words = ["pack", built["small"], "-o", built["pack"], "--tensors"]
         subprocess.run([sys.executable, "-m", "graphdbg", *words], check=False, cwd=folder, capture_output=True)
         with zipfile.ZipFile(TOUR) as packed:
             packed.extractall(folder / "tour")
         out = next(path.parent for path in (folder / "tour").rglob("case.json") if path.parent.name == "case").parent
-        shutil.copytree(out, made["out"])
-        shutil.copytree(made["case"], made["out"] / "case", dirs_exist_ok=True)  # the tour's own has no tensors
+        shutil.copytree(out, built["out"])
+        shutil.copytree(built["case"], built["out"] / "case", dirs_exist_ok=True)  # the tour's own has no tensors
         whole.touch()
-    return made
+    return built
 
 
 def importable(home: Path) -> None:
     """This checkout is what `import graphdbg` gives, here and in what is started, where it was not installed either."""
-    found = importlib.util.find_spec("graphdbg")
-    if found is not None and found.origin and Path(found.origin).resolve().parent == ROOT:
+    result = importlib.util.find_spec("graphdbg")
+    if result is not None and result.origin and Path(result.origin).resolve().parent == ROOT:
         return
     place = home / "path"
     place.mkdir(parents=True, exist_ok=True)

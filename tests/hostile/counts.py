@@ -51,37 +51,37 @@ class Counts:
         """The numbers that were not done."""
         return itertools.filterfalse(set(self.ahead).__contains__, itertools.count(self.done))
 
-    def add(self, told: dict[str, Any]) -> None:
+    def add(self, entry: dict[str, Any]) -> None:
         """Counts one dump."""
-        self.ahead.add(told["number"])
+        self.ahead.add(entry["number"])
         while self.done in self.ahead:
             self.ahead.remove(self.done)
             self.done += 1
-        self.stages[told["stage"]] += 1
-        self.codes.update(told["codes"])
-        self.lacks.update([told["lack"]] if told.get("lack") else [])
-        self.asked += bool(told.get("asked"))
-        if "raised" in told:
-            self.raised.setdefault(told["raised"], []).append(told["number"])
-        for wrong in told["wrong"]:
-            self.wrong.setdefault(self.named(wrong), []).append(told["number"])
+        self.stages[entry["stage"]] += 1
+        self.codes.update(entry["codes"])
+        self.lacks.update([entry["lack"]] if entry.get("lack") else [])
+        self.asked += bool(entry.get("asked"))
+        if "raised" in entry:
+            self.raised.setdefault(entry["raised"], []).append(entry["number"])
+        for wrong in entry["wrong"]:
+            self.wrong.setdefault(self.named(wrong), []).append(entry["number"])
 
     @staticmethod
     def named(wrong: dict[str, str]) -> str:
         """The same for what is the same: of a traceback the last place of ours, and the error."""
         places = re.findall(r'File "([^"]+)", line (\d+)', wrong["text"])
-        found = [f"{Path(file).name}:{line}" for file, line in places if ours(file)]
+        results = [f"{Path(file).name}:{line}" for file, line in places if ours(file)]
         last = [line for line in wrong["text"].strip().splitlines() if re.match(r"\w*(Error|Exception)\b", line)]
-        parts = (wrong["kind"], "" if found else wrong["what"], *found[-1:], *(line[:120] for line in last[-1:]))
+        parts = (wrong["kind"], "" if results else wrong["what"], *results[-1:], *(line[:120] for line in last[-1:]))
         return " · ".join(filter(None, parts))
 
     def keep(self) -> None:
         """Writes them for the next call."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         whole = {name: getattr(self, name) for name in self.KEPT} | {"ahead": sorted(self.ahead)}
-        made = self.path.with_suffix(".new")
-        made.write_text(json.dumps(whole, indent=1))
-        made.replace(self.path)
+        result = self.path.with_suffix(".new")
+        result.write_text(json.dumps(whole, indent=1))
+        result.replace(self.path)
 
     def text(self) -> str:
         """For people."""
@@ -93,8 +93,8 @@ class Counts:
         lines.append(f"  {self.asked:>6}  also by the command line")
         lines += [f"  {count:>6}  with too little: {lack}" for lack, count in sorted(self.lacks.items())]
         lines.append("  exit codes " + ", ".join(f"{code}: {count}" for code, count in sorted(self.codes.items())))
-        for head, found in (("  a replay raised ", self.raised), ("WRONG ", self.wrong)):
-            lines += [f"{head}{what}: {len(numbers)}, first {min(numbers)}" for what, numbers in sorted(found.items())]
+        for head, result in (("  a replay raised ", self.raised), ("WRONG ", self.wrong)):
+            lines += [f"{head}{what}: {len(numbers)}, first {min(numbers)}" for what, numbers in sorted(result.items())]
         return "\n".join([*lines, f"  {sum(map(len, self.wrong.values())):>6}  wrong"])
 
 
@@ -106,8 +106,8 @@ def guarded(work: Callable[[int], dict[str, Any]], number: int, until: float) ->
     try:
         return work(number)
     except Exception:  # noqa: BLE001 - told
-        found = {"kind": "the campaign failed", "what": "", "text": traceback.format_exc()}
-        return {"number": number, "stage": "damaged", "codes": {}, "wrong": [found]}
+        results = {"kind": "the campaign failed", "what": "", "text": traceback.format_exc()}
+        return {"number": number, "stage": "damaged", "codes": {}, "wrong": [results]}
 
 
 def go_on(
@@ -122,9 +122,9 @@ def go_on(
         nonlocal waiting, kept
         while len(waiting) > most:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for one in done:
-                if told := one.result():
-                    counts.add(told)
+            for item in done:
+                if reported := item.result():
+                    counts.add(reported)
             counts.seconds = before + time.monotonic() - begun
             if time.monotonic() - kept > 5:
                 counts.keep()

@@ -38,19 +38,19 @@ HOME = ROOT / ".cache" / "hostile"
 KINDS = ("run", "case", "case", "small", "small", "small", "pack", "out")
 
 
-def one(seed: int, number: int, made: dict[str, Path], kept: Path | None = None) -> dict[str, Any]:
+def one(seed: int, number: int, boxes: dict[str, Path], kept: Path | None = None) -> dict[str, Any]:
     """One dump: what was done to it and what came of it."""
     random = Random(f"{seed}:{number}")
     kind = random.choice(KINDS)
     lack = random.choice(LACKS) if random.random() < 0.1 else ""
     asked = random.random() < 0.01
     with _place(kept, lack) as (place, lack):
-        box = Sandbox(place, made[kind], random, lack)
-        told = box.watched(lambda said: read_all(box, "run" if kind == "small" else kind, said))
-        told["wrong"] += box.wrong()
+        box = Sandbox(place, boxes[kind], random, lack)
+        reported = box.watched(lambda said: read_all(box, "run" if kind == "small" else kind, said))
+        reported["wrong"] += box.wrong()
         if asked:
-            told["wrong"] += [*by_command_line(box, kind, random), *box.wrong()]
-    return told | {"number": number, "dump": kind, "done": box.done, "lack": lack, "asked": asked}
+            reported["wrong"] += [*by_command_line(box, kind, random), *box.wrong()]
+    return reported | {"number": number, "dump": kind, "done": box.done, "lack": lack, "asked": asked}
 
 
 @contextlib.contextmanager
@@ -68,11 +68,11 @@ def _place(kept: Path | None, lack: str) -> Iterator[tuple[Path, str]]:
 
 def fuzz(seed: int, minutes: float, most: int | None = None, home: Path = HOME, jobs: int = 1) -> Counts:
     """Goes on with a seed for so long, or so many dumps."""
-    made, counts = corpus(HOME / "corpus"), Counts(seed, home)
-    warm(made)
+    result, counts = corpus(HOME / "corpus"), Counts(seed, home)
+    warm(result)
     gc.freeze()  # forks share what is there
     last = counts.all + most if most else math.inf
-    return go_on(counts, functools.partial(one, seed, made=made), minutes, lambda: last - counts.all, jobs)
+    return go_on(counts, functools.partial(one, seed, boxes=result), minutes, lambda: last - counts.all, jobs)
 
 
 def main() -> int:
@@ -87,13 +87,13 @@ def main() -> int:
     os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # which lies outside
     importable(HOME)
     if asked.only is not None:
-        made = corpus(HOME / "corpus")
-        warm(made)
+        result = corpus(HOME / "corpus")
+        warm(result)
         place = Path(tempfile.mkdtemp(prefix="hostile-kept-")) / "one"
-        told = one(asked.seed, asked.only, made, place)
-        texts = [found.pop("text") for found in told["wrong"]]
-        print(place, json.dumps(told, indent=1), *texts, sep="\n")
-        return bool(told["wrong"])
+        reported = one(asked.seed, asked.only, result, place)
+        texts = [item.pop("text") for item in reported["wrong"]]
+        print(place, json.dumps(reported, indent=1), *texts, sep="\n")
+        return bool(reported["wrong"])
     counts = fuzz(asked.seed, asked.minutes, asked.count, asked.counts, asked.jobs)
     print(f"seed {asked.seed}: {counts.text()}")
     return bool(counts.wrong)

@@ -111,7 +111,7 @@ def talk_more(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, .
     gathered = wait(collective.all_gather_into_tensor(more, 1, "0"))
     scattered = wait(collective.reduce_scatter_tensor(gathered, "sum", 1, "0"))
     sent = wait(collective.broadcast(scattered, 0, "0"))
-    several = [wait(one) for one in collective.all_reduce_coalesced([sent, y], "sum", "0")]
+    several = [wait(item) for item in collective.all_reduce_coalesced([sent, y], "sum", "0")]
     return (several[0].cos(), several[1] * k)
 
 
@@ -144,7 +144,7 @@ def make(payload: Payload) -> Payload:
         node |= {"stack": 0, "module": 1, "from_node": ["one", "two"], "original_aten": "aten.sin.default"}
         node["meta"] = META if node["name"] == "sin" else {}
     held = [node["name"] for node in graph["graph"]["nodes"] if node["op"] == "get_attr"]
-    fqns = {"dict": [[one, "fc.weight"] for one in held or ["x_1"]]}
+    fqns = {"dict": [[item, "fc.weight"] for item in held or ["x_1"]]}
     graph["graph"].setdefault("meta", {})["dynamo_flat_name_to_original_fqn"] = fqns
     file.write_text(json.dumps(graph))
     return {}
@@ -216,7 +216,7 @@ def _world(gm: torch.fx.GraphModule) -> None:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     for node in gm.graph.nodes:
         if "_c10d_functional" in str(node.target):
-            for name in {one for one in node.args if isinstance(one, str)} - {"0", "sum"}:
+            for name in {argument for argument in node.args if isinstance(argument, str)} - {"0", "sum"}:
                 dist.distributed_c10d._register_process_group(name, dist.group.WORLD)
 
 
@@ -234,21 +234,25 @@ def marked(payload: Payload) -> Payload:
     switched_off(payload)
     form = full(load_graph(payload["case"]).record)
     keys = node_meta.KEPT - NOT_MARKED
-    found = places(form) + nested(("graph", "nodes", -2, "meta"), keys) + nested(("graph", "meta"), keys)
-    found = [one for one in found if not NOT_MARKED & set(map(str, one.path)) and "args(output)" not in one.kind]
-    found = [one for one in found if one.what != "append" or ".args(" not in one.kind]  # lists of numbers or of nodes
-    kinds = {number: place.kind for number, place in enumerate(found)}
-    marks = {place: mark(number) for number, place in enumerate(found)}
+    result = places(form) + nested(("graph", "nodes", -2, "meta"), keys) + nested(("graph", "meta"), keys)
+    result = [item for item in result if not NOT_MARKED & set(map(str, item.path)) and "args(output)" not in item.kind]
+    result = [
+        item for item in result if item.what != "append" or ".args(" not in item.kind
+    ]  # lists of numbers or of nodes
+    kinds = {number: place.kind for number, place in enumerate(result)}
+    marks = {place: mark(number) for number, place in enumerate(result)}
     taken = {place: text for place, text in marks.items() if _loads(form, {place: text})}
     if payload.get("backend"):
         text, error = apart(lambda: source(read(put(form, taken)), payload["backend"]))
     else:
         text, error = "|".join(live_texts(read(put(form, taken)))), ""
     of_stacks = {f"zq{number}\n" for number, kind in kinds.items() if kind == "strings.*"}  # their lines stay lines
-    left = [one for one in LEFT.finditer(text) if one[0] not in of_stacks]
+    left = [item for item in LEFT.finditer(text) if item[0] not in of_stacks]
     return {
-        "left": sorted({f"{kinds[int(one[1])]}: {text[max(0, one.start() - 80) : one.end() + 80]}" for one in left}),
-        "seen": sorted({kinds[int(one)] for one in re.findall(r"zq(\d+)", text)}),
+        "left": sorted(
+            {f"{kinds[int(item[1])]}: {text[max(0, item.start() - 80) : item.end() + 80]}" for item in left}
+        ),
+        "seen": sorted({kinds[int(item)] for item in re.findall(r"zq(\d+)", text)}),
         "taken": sorted({place.kind for place in taken}),
         "error": error,
     }
@@ -278,8 +282,8 @@ def live_texts(record: GraphRecord) -> list[str]:
                 if not str(key).startswith(inert_to_torch):
                     walk(value)
         elif isinstance(held, (list, tuple, set, frozenset)):
-            for one in held:
-                walk(one)
+            for item in held:
+                walk(item)
         elif hasattr(held, "__dict__") and type(held).__module__.startswith("torch") and id(held) not in seen:
             seen.add(id(held))
             walk({key: value for key, value in vars(held).items() if key not in ("fake_mode", "owning_module")})

@@ -93,7 +93,7 @@ def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
                 done = _asked(["minify", case, "-o", place / "out", *CHECKS[name], "--json", "--full"], place)
                 ended = json.loads(done.stdout.splitlines()[-1])
                 lines = (place / "out" / "events.jsonl").read_bytes().count(b"\n")
-            known = {"seconds": time.monotonic() - begun, "lines": lines, "ended": {one: ended[one] for one in SAME}}
+            known = {"seconds": time.monotonic() - begun, "lines": lines, "ended": {item: ended[item] for item in SAME}}
             _write(file, json.dumps(known, indent=1))
         calm[name] = json.loads(file.read_text())
     return {"script": script, "case": case, "calm": calm}
@@ -190,16 +190,16 @@ def of_dump(seed: int, known: dict[str, Any], number: int) -> Told:
             look = os.WEXITED | os.WNOHANG | os.WNOWAIT
             killed = _kill(child, moment, lines, lambda: os.waitid(os.P_PID, child, look) is not None, limit_s)
             os.waitpid(child, 0)
-        stage, found = lost(run) if run.exists() else ("nothing was written yet", [])
+        stage, result = lost(run) if run.exists() else ("nothing was written yet", [])
         if killed and run.exists():
             done = _asked(["ls", run], place) if random.random() < 0.1 else None
-            found += (
+            result += (
                 [wrong(f"ls: code {done.returncode}", text=done.stderr)]
                 if done and done.returncode not in (0, 2)
                 else []
             )
     stage = stage if killed else "it had ended before"
-    return {"number": number, "stage": stage, "codes": {}, "wrong": found, "asked": real}
+    return {"number": number, "stage": stage, "codes": {}, "wrong": result, "asked": real}
 
 
 def lost(run: Path) -> tuple[str, list[Told]]:
@@ -216,7 +216,7 @@ def lost(run: Path) -> tuple[str, list[Told]]:
         return "nothing was written yet", [wrong("lost", "run.json")] if claimed else []
     from graphdbg import open_run
 
-    found: list[Told] = []
+    results: list[Told] = []
     there: set[str] = set()
     try:
         for graph in open_run(run).graphs():
@@ -228,16 +228,16 @@ def lost(run: Path) -> tuple[str, list[Told]]:
             for value in graph.inputs(seed=0):
                 repr(value)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is lost
-        found.append(wrong("lost", f"{type(error).__name__}: {str(error).replace(str(run), '')[:200]}"))
-    found += [wrong("lost", f"{one.partition(' ')[2]} is not listed") for one in sorted(claimed - there)]
-    return "some graphs were captured" if claimed else "no graph was captured yet", found
+        results.append(wrong("lost", f"{type(error).__name__}: {str(error).replace(str(run), '')[:200]}"))
+    results += [wrong("lost", f"{item.partition(' ')[2]} is not listed") for item in sorted(claimed - there)]
+    return "some graphs were captured" if claimed else "no graph was captured yet", results
 
 
 def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
     """One minification that is killed once or more, and resumed."""
     random = Random(f"minify {seed}:{number}")
     name = "inductor" if "inductor" in known["calm"] and random.random() < 0.2 else "command"
-    calm, found, kills, resumed = known["calm"][name], [], 0, 0
+    calm, result, kills, resumed = known["calm"][name], [], 0, 0
     with _folder() as place:
         out, journal = place / "out", place / "out" / "events.jsonl"
         for _ in range(random.choice((1, 1, 2, 3))):
@@ -258,32 +258,32 @@ def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
             kills, resumed = kills + 1, resumed + again
             kept = journal.read_bytes() if journal.exists() else b""
             if not kept.startswith(before[: before.rfind(b"\n") + 1]):
-                found.append(wrong("lost", "lines of the journal"))
+                result.append(wrong("lost", "lines of the journal"))
         if not kills:
-            return {"number": number, "stage": "it had ended before", "codes": {}, "wrong": found}
+            return {"number": number, "stage": "it had ended before", "codes": {}, "wrong": result}
         begun = _begun(journal)
         if begun:
             done = _asked(["minify", "--resume", "-o", out, *CHECKS[name], "--json", "--full"], place)
-            found += _differs(done, calm["ended"], journal)
+            result += _differs(done, calm["ended"], journal)
         else:
             done = _asked(["minify", "--resume", "-o", out, "--json"], place)
             if done.returncode != 2 or "Traceback" in done.stderr:
-                found.append(wrong(f"resume: code {done.returncode}", "with no journal", done.stderr))
+                result.append(wrong(f"resume: code {done.returncode}", "with no journal", done.stderr))
     stage = f"{name}, {kills} killed, {resumed} of them in --resume" if begun else "the journal was not begun yet"
-    return {"number": number, "stage": stage, "codes": {str(done.returncode): 1}, "wrong": found}
+    return {"number": number, "stage": stage, "codes": {str(done.returncode): 1}, "wrong": result}
 
 
 def _differs(done: subprocess.CompletedProcess[str], calm: dict[str, Any], journal: Path) -> list[Told]:
     if done.returncode != 0:
         return [wrong(f"resume: code {done.returncode}", text=done.stderr)]
     ended = json.loads(done.stdout.splitlines()[-1])
-    found = [
-        wrong("differs", f"{one}: {ended[one]!r:.80}, calm {calm[one]!r:.80}")
-        for one in SAME
-        if ended[one] != calm[one]
+    results = [
+        wrong("differs", f"{item}: {ended[item]!r:.80}, calm {calm[item]!r:.80}")
+        for item in SAME
+        if ended[item] != calm[item]
     ]
     asked = [(line["case"], line["run"]) for line in _objects(journal) if line.get("event") == "answer"]
-    return found + ([wrong("asked twice")] if len(asked) != len(set(asked)) else [])
+    return results + ([wrong("asked twice")] if len(asked) != len(set(asked)) else [])
 
 
 def _over(process: subprocess.Popen[Any]) -> bool:

@@ -50,10 +50,10 @@ def full(held: Any) -> Any:
 
 def places(form: Any) -> list[Place]:
     """The first place of each kind; those of arguments and metadata for each target."""
-    found: dict[str, Place] = {}
+    results: dict[str, Place] = {}
     for place in _places(form, (), "", ""):
-        found.setdefault(f"{place.kind} {place.what}", place)
-    return list(found.values())
+        results.setdefault(f"{place.kind} {place.what}", place)
+    return list(results.values())
 
 
 def _places(form: Any, path: Path, kind: str, node: str) -> Iterator[Place]:
@@ -81,9 +81,9 @@ def nested(path: Path, keys: Iterable[str]) -> list[Place]:
 
 def put(form: Any, marks: dict[Place, str]) -> Any:
     """The form with marks in places."""
-    made = copy.deepcopy(form)
+    result = copy.deepcopy(form)
     for place, text in marks.items():
-        at = made
+        at = result
         for step in place.path[:-1] if place.what in ("set", "nest") else place.path:
             at = at[step]
         if place.what == "set":
@@ -94,4 +94,4 @@ def put(form: Any, marks: dict[Place, str]) -> Any:
             at.append(text)
         else:
             at[text] = text
-    return made
+    return result

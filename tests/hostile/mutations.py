@@ -155,15 +155,15 @@ def _nested(depth: int, value: Any) -> Any:
 
 
 def _places(document: Any) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
+    results: list[tuple[Any, ...]] = []
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), document)]
-    while waiting and len(found) < _MOST_PLACES:
+    while waiting and len(results) < _MOST_PLACES:
         place, value = waiting.pop()
         inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, item in inner:
-            found.append((*place, key))
+            results.append((*place, key))
             waiting.append(((*place, key), item))
-    return found
+    return results
 
 
 def _at(document: Any, place: tuple[Any, ...]) -> Any:
@@ -210,7 +210,7 @@ def _file(path: Path, random: Random) -> str:
     )
     if what == "swap":
         other = random.choice(
-            sorted(one for one in path.parent.parent.rglob("*") if one.is_file() and not one.is_symlink())
+            sorted(item for item in path.parent.parent.rglob("*") if item.is_file() and not item.is_symlink())
         )
         first, second = path.read_bytes(), other.read_bytes()
         path.write_bytes(second)
@@ -258,14 +258,14 @@ def _archive(path: Path, random: Random) -> str:
     inside = [path for path in files if os.path.realpath(path).startswith(str(folder.resolve()))]
     names = {path: path.relative_to(folder).as_posix() for path in inside}
     if random.random() < 0.3 and names:
-        one = random.choice(sorted(names))
+        item = random.choice(sorted(names))
         inside_root = (f"{root.name}/{'a' * 300}", f"{root.name}/run.json/x")
-        names[one] = random.choice((f"../{one.name}", f"/{one.name}", *inside_root, f"other/{one.name}", "x"))
-        done.append(f"name {names[one]}")
+        names[item] = random.choice((f"../{item.name}", f"/{item.name}", *inside_root, f"other/{item.name}", "x"))
+        done.append(f"name {names[item]}")
     path.unlink()
     with zipfile.ZipFile(path, "w", random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as packed:
-        for one, name in names.items():
-            packed.writestr(name, one.read_bytes())
+        for item, name in names.items():
+            packed.writestr(name, item.read_bytes())
     shutil.rmtree(folder)
     return "; ".join(done)
 

@@ -79,37 +79,37 @@ def read_all(box: Sandbox, kind: str, say: Callable[[Told], object], *, replays:
     from graphdbg.dumps.errors import GraphdbgError
     from graphdbg.dumps.store import Run, SavedGraph, resolve
 
-    told: Told = {"stage": "damaged", "codes": collections.Counter(), "wrong": [], "why": ""}
+    messages: Told = {"stage": "damaged", "codes": collections.Counter(), "wrong": [], "why": ""}
     names, loads = {"R": str(box.dump), "G": str(box.dump), "H": str(box.dump), "N": "x"}, []
     try:
         with _limited():
-            found = resolve(str(box.dump))
-            told["stage"] = "opened"
-            graphs: list[SavedGraph] = found.graphs() if isinstance(found, Run) else [found]
-            told["stage"] = "listed"
-            graphs.sort(key=lambda one: not any(f"/{one.local_id}/" in line for line in box.done) if one.run else 0)
+            result = resolve(str(box.dump))
+            messages["stage"] = "opened"
+            graphs: list[SavedGraph] = result.graphs() if isinstance(result, Run) else [result]
+            messages["stage"] = "listed"
+            graphs.sort(key=lambda item: not any(f"/{item.local_id}/" in line for line in box.done) if item.run else 0)
             loads = list(itertools.islice(filter(_loads, graphs), 3))
             saved = (loads or graphs)[0]
             names |= {"G": saved.name, "H": graphs[-1].name, "N": saved.record.graph.nodes[-1].name}
-            told["stage"] = "loaded"
+            messages["stage"] = "loaded"
     except (GraphdbgError, OSError, IndexError) as error:
-        told["why"] = f"{type(error).__name__}: {error}"
-    say({"stage": told["stage"]})
+        messages["why"] = f"{type(error).__name__}: {error}"
+    say({"stage": messages["stage"]})
     for line in OF_RUNS if kind in ("run", "pack") else OF_CASES:
         if re.search(r"O[34]", line) is None or box.packed in line.split(
             " "
         ):  # looking for secrets takes longer than all else
             say({"now": line})
-            _one(box, line, names, told)
+            _one(box, line, names, messages)
     say({"now": "replay"})
     for saved in loads if replays else ():
-        if told["stage"] == "loaded":
+        if messages["stage"] == "loaded":
             with _limited():
-                _replayed(saved, told)
-    return told
+                _replayed(saved, messages)
+    return messages
 
 
-def _one(box: Sandbox, line: str, names: dict[str, str], told: Told) -> None:
+def _one(box: Sandbox, line: str, names: dict[str, str], reported: Told) -> None:
     from graphdbg.cli import run
     from graphdbg.dumps.output import settle
 
@@ -122,11 +122,11 @@ def _one(box: Sandbox, line: str, names: dict[str, str], told: Told) -> None:
             code = int(error.code or 0)
         code = settle(code)
     text = said.getvalue()
-    told["codes"][str(code)] += 1
+    reported["codes"][str(code)] += 1
     if code not in CODES:
-        told["wrong"].append(wrong(f"code {code}", line, text))
+        reported["wrong"].append(wrong(f"code {code}", line, text))
     if SECRET in text or any(map(_gives_away, box.place.glob("O*"))):
-        told["wrong"].append(wrong("secret", line, text[-300:]))
+        reported["wrong"].append(wrong("secret", line, text[-300:]))
 
 
 def words(box: Sandbox, line: str, names: dict[str, str]) -> list[str]:
@@ -163,7 +163,7 @@ def _loads(saved: Any) -> bool:
         return False
 
 
-def _replayed(saved: Any, told: Told) -> None:
+def _replayed(saved: Any, reported: Told) -> None:
     """What the child of `replay --rung nop` does."""
     from graphdbg.dumps.errors import GraphdbgError
     from graphdbg.toolkit.live.case import Case
@@ -175,15 +175,15 @@ def _replayed(saved: Any, told: Told) -> None:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             Case.at(payload["path"]).live(rung="nop", seed=0, device=None, meeting="")
-            told["stage"] = "built"
+            reported["stage"] = "built"
             task(payload)
-        told["stage"] = "replayed"
+        reported["stage"] = "replayed"
     except GraphdbgError as error:
-        told["why"] = f"{type(error).__name__}: {error}"
+        reported["why"] = f"{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001 - in the child of a replay it becomes a verdict
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if ours(frame.filename)]
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-        told["raised"] = f"{type(error).__name__} at {place}: {str(error)[:150]}"
+        reported["raised"] = f"{type(error).__name__} at {place}: {str(error)[:150]}"
 
 
 def ours(file: str) -> bool:
@@ -211,11 +211,11 @@ def by_command_line(box: Sandbox, kind: str, random: Random) -> list[Told]:
     except subprocess.TimeoutExpired:
         return [wrong("hang", f"$ {line}")]
     text = done.stdout + done.stderr
-    found = [] if done.returncode in CODES else [wrong(f"code {done.returncode}", f"$ {line}", text)]
-    return found + ([wrong("secret", f"$ {line}", text[-300:])] if SECRET in text else [])
+    result = [] if done.returncode in CODES else [wrong(f"code {done.returncode}", f"$ {line}", text)]
+    return result + ([wrong("secret", f"$ {line}", text[-300:])] if SECRET in text else [])
 
 
-def warm(made: dict[str, Path]) -> None:
+def warm(entry: dict[str, Path]) -> None:
     """Has every fork find what it needs: all is done once with the dumps as they were made. A replay imports only, by
     the names that a fork of its own tells: an engine for gradients that ran here would not run in forks."""
     import torch
@@ -226,9 +226,9 @@ def warm(made: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         os.chdir(folder)
         for kind in ("small", "case"):
-            box = Sandbox(Path(folder) / kind, made[kind], None)
-            told = read_all(box, "run" if kind == "small" else kind, lambda _: None, replays=False)
-            assert not told["wrong"], told
+            box = Sandbox(Path(folder) / kind, entry[kind], None)
+            reported = read_all(box, "run" if kind == "small" else kind, lambda _: None, replays=False)
+            assert not reported["wrong"], reported
             modules = box.watched(_modules_of_a_replay(box))
             assert not modules["wrong"] and modules["stage"] == "replayed", modules
             for name in modules["modules"]:
@@ -240,7 +240,9 @@ def warm(made: dict[str, Path]) -> None:
 def _modules_of_a_replay(box: Sandbox) -> Callable[..., Told]:
     def work(say: Callable[[Told], object]) -> Told:
         known = set(sys.modules)
-        told = read_all(box, "case" if (box.dump / "graph.json").exists() else "run", say)
-        return told | {"modules": [name for name in sys.modules if name not in known and not name.startswith("triton")]}
+        reported = read_all(box, "case" if (box.dump / "graph.json").exists() else "run", say)
+        return reported | {
+            "modules": [name for name in sys.modules if name not in known and not name.startswith("triton")]
+        }
 
     return work

@@ -19,7 +19,7 @@ def refuse() -> None:
     """From now on, for this process and its children."""
     libc = ctypes.CDLL(None, use_errno=True)
     tests = [(0x20, 0, 0, 0), (0x15, 0, 1, UNSHARE), (0x06, 0, 0, 0x50000 | 1), (0x06, 0, 0, 0x7FFF0000)]
-    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in tests))
+    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *test) for test in tests))
     program = struct.pack("HxxxxxxP", len(tests), ctypes.addressof(packed))
     if os.geteuid() != 0:
         libc.prctl(38, 1, 0, 0, 0)

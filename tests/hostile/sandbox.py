@@ -79,12 +79,12 @@ class Sandbox:
     def wrong(self) -> list[Told]:
         """What became of the outside, what was written of it, and what temporary folders were left by who was not
         killed."""
-        found = [f"outside/{path.name}" for path in self.outside.iterdir() if path.name != "secret"]
+        results = [f"outside/{path.name}" for path in self.outside.iterdir() if path.name != "secret"]
         if (self.outside / "secret").read_text() != SECRET:
-            found.append("outside/secret")
+            results.append("outside/secret")
         left = [path.name for path in self.own.iterdir() if path.name.startswith("graphdbg-") and not self.killed]
         return [
-            *(wrong("outside", name) for name in found),
+            *(wrong("outside", name) for name in results),
             *(wrong("left", name.rpartition("-")[0]) for name in left[:1]),
         ]
 
@@ -96,21 +96,21 @@ class Sandbox:
             os.close(said)
             self._in_fork(work, saying)
         os.close(saying)
-        told: Told = {"stage": "damaged", "codes": {}, "wrong": [], "now": ""}
+        messages: Told = {"stage": "damaged", "codes": {}, "wrong": [], "now": ""}
         with open(said, "rb", closefd=True) as lines:  # noqa: PTH123 - a descriptor
             ended, data = _until_end(child, lines.fileno())
         for line in data.split(b"\n")[:-1]:  # the last one may be cut
-            told |= json.loads(line)
+            messages |= json.loads(line)
         usage = os.wait4(child, 0)
         number = os.WTERMSIG(usage[1]) if os.WIFSIGNALED(usage[1]) else 0
         self.killed = bool(ended or number)
         ended = ended or ("slow" if number == signal.SIGPROF else f"signal {number}" if number else "")
         if ended:
-            told["wrong"].append(wrong(ended, told["now"]))
-        took = (usage[2].ru_maxrss << 10) - told.get("before", 1 << 60)
+            messages["wrong"].append(wrong(ended, messages["now"]))
+        took = (usage[2].ru_maxrss << 10) - messages.get("before", 1 << 60)
         if took > MEMORY_BYTES + self.bytes:
-            told["wrong"].append(wrong("memory", f"{took >> 20} MiB"))
-        return told
+            messages["wrong"].append(wrong("memory", f"{took >> 20} MiB"))
+        return messages
 
     def _in_fork(self, work: Callable[[Callable[[Told], object]], Told], saying: int) -> None:
         try:
@@ -120,18 +120,18 @@ class Sandbox:
             tempfile.tempdir = str(self.own)
             sys.dont_write_bytecode = True
 
-            def say(one: Told) -> None:
-                os.write(saying, json.dumps(one).encode() + b"\n")
+            def say(item: Told) -> None:
+                os.write(saying, json.dumps(item).encode() + b"\n")
 
             say({"before": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()})
             started = watch(self.place)
             self._without()
-            told = work(say)
+            reported = work(say)
             from graphdbg.dumps import temporary
 
             temporary.remove_mine()
-            told["wrong"] += [wrong("started", one) for one in started]
-            say(told)
+            reported["wrong"] += [wrong("started", item) for item in started]
+            say(reported)
         except BaseException:  # noqa: BLE001 - told to the parent, and no further: this is a fork
             os.write(saying, json.dumps({"wrong": [wrong("fuzzer", text=traceback.format_exc())]}).encode() + b"\n")
         finally:
@@ -182,7 +182,7 @@ def wrong(kind: str, what: str = "", text: str = "") -> Told:
 
 def watch(place: Path) -> list[str]:
     """From now on names what is started, connected to, or written outside the place."""
-    found: list[str] = []
+    results: list[str] = []
     inside = os.path.realpath(place) + os.sep
 
     def elsewhere(path: Any, *, follow: bool) -> bool:
@@ -195,18 +195,18 @@ def watch(place: Path) -> list[str]:
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             if isinstance(args[2], int) and args[2] & _TO_WRITE and elsewhere(args[0], follow=True):
-                found.append(f"open {args[0]!r:.120} to write")
+                results.append(f"open {args[0]!r:.120} to write")
         elif event in STARTS:
-            found.append(f"{event} {args[:1]!r:.120}")
+            results.append(f"{event} {args[:1]!r:.120}")
         elif event in WRITES:
             where = args[WRITES[event]] if WRITES[event] < len(args) else -1
             if where in (None, -1) and any(
-                elsewhere(one, follow=False) for one in args[event in ("os.symlink", "os.link") : 2]
+                elsewhere(argument, follow=False) for argument in args[event in ("os.symlink", "os.link") : 2]
             ):
-                found.append(f"{event} {args[:2]!r:.120}")
+                results.append(f"{event} {args[:2]!r:.120}")
 
     sys.addaudithook(hook)
-    return found
+    return results
 
 
 def _until_end(child: int, said: int) -> tuple[str, bytes]:

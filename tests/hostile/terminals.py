@@ -293,8 +293,8 @@ class Stretch:
             colours = [
                 f"  colours of {after[0]!r}" for after, before in pairs if after[0] == before[0] and after != before
             ]
-            told = "\n".join([f"{room} after bytes in {self.room} is not as fresh:", *texts, *colours])
-            self.wrong.append(f"{told}\nafter:\n{self.terminal.text}\nfresh:\n{fresh.text}")
+            reported = "\n".join([f"{room} after bytes in {self.room} is not as fresh:", *texts, *colours])
+            self.wrong.append(f"{reported}\nafter:\n{self.terminal.text}\nfresh:\n{fresh.text}")
 
 
 def stopped(terminal: RealTerminal) -> bool:
@@ -354,11 +354,11 @@ def _first(line: str) -> str:
     return " ".join(rooms.split()) + where.rstrip()[-8:]
 
 
-def alike(one: RealTerminal, other: RealTerminal, limit_s: float = 8.0) -> bool:
+def alike(screen: RealTerminal, other: RealTerminal, limit_s: float = 8.0) -> bool:
     """Whether both show the same, as soon as they do."""
     ends = time.monotonic() + limit_s
     while time.monotonic() < ends:
-        if shown(one) == shown(other):
+        if shown(screen) == shown(other):
             return True
         time.sleep(0.2)
     return False
@@ -412,13 +412,13 @@ time.sleep(1000)
 
 def alive(session: int) -> list[int]:
     """The processes of a session that have not ended."""
-    found = []
+    results = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):  # it ended meanwhile
             state, _, _, leader, *_ = stat.read_text().rpartition(")")[2].split()
             if int(leader) == session and state not in "ZX":
-                found.append(int(stat.parent.name))
-    return found
+                results.append(int(stat.parent.name))
+    return results
 
 
 class Closings:

@@ -131,22 +131,22 @@ print(next(line.split()[1] for line in Path("/proc/self/status").read_text().spl
 def told_and_memory(case: Path) -> tuple[str, int]:
     """What reading a case says, and the kilobytes that it took at most."""
     done = subprocess.run([sys.executable, "-c", MEMORY, case], capture_output=True, text=True, check=True, timeout=60)
-    *told, peak = done.stdout.splitlines()
-    return "\n".join(told), int(peak)
+    *reported, peak = done.stdout.splitlines()
+    return "\n".join(reported), int(peak)
 
 
 def test_a_small_gzip_file_does_not_become_gigabytes(tmp_path: Path, large: bytes) -> None:
     assert len(large) < 1 << 20
     (tmp_path / "graph.json.gz").write_bytes(large)
-    told, peak = told_and_memory(tmp_path)
-    assert "unpack to more than 128.0 MiB" in told
+    reported, peak = told_and_memory(tmp_path)
+    assert "unpack to more than 128.0 MiB" in reported
     assert peak < 300_000
 
 
 def test_a_gzip_file_that_lies_of_its_size_does_not_either(tmp_path: Path, large: bytes) -> None:
     (tmp_path / "graph.json.gz").write_bytes(large[:-4] + (5).to_bytes(4, "little"))
-    told, peak = told_and_memory(tmp_path)
-    assert "unpack to more than 128.0 MiB" in told
+    reported, peak = told_and_memory(tmp_path)
+    assert "unpack to more than 128.0 MiB" in reported
     assert peak < 600_000
 
 

@@ -135,9 +135,9 @@ def test_what_a_system_refuses_is_a_sentence(
 
     monkeypatch.setattr(cli.Commands, "get_command", lambda self, ctx, name: click.Command("doctor", callback=callback))
     assert cli.run(["doctor"]) == 3
-    told = capsys.readouterr().err
-    assert told.startswith(f"graphdbg: cannot use /somewhere/x: {os.strerror(number)}. ")
-    assert said in told
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"graphdbg: cannot use /somewhere/x: {os.strerror(number)}. ")
+    assert said in printed
 
 
 def test_an_error_of_our_own_stays_a_defect(

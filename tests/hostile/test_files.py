@@ -92,11 +92,11 @@ def fifo(path: Path) -> None:
 
 
 def bound(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as one:
+    with socket.socket(socket.AF_UNIX) as item:
         here = Path.cwd()
         os.chdir(path.parent)  # such names are short
         try:
-            one.bind(path.name)
+            item.bind(path.name)
         finally:
             os.chdir(here)
 

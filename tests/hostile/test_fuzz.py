@@ -47,15 +47,15 @@ def test_killed_recordings_and_minifications_lose_nothing(tmp_path: Path) -> Non
 
 
 def test_one_number_is_one_dump(tmp_path: Path) -> None:
-    made: list[bytes] = []
+    built: list[bytes] = []
     for name in ("a", "b"):
         dump = tmp_path / name / "case"
         dump.mkdir(parents=True)
         (dump / "graph.json").write_text(json.dumps({"format": 1, "graph": {"nodes": [{"name": "x"}, {"name": "y"}]}}))
         mutations.OUTSIDE = tmp_path
         mutations._json(dump / "graph.json", Random("1:7"))
-        made.append((dump / "graph.json").read_bytes())
-    assert made[0] == made[1]
+        built.append((dump / "graph.json").read_bytes())
+    assert built[0] == built[1]
 
 
 def test_what_is_the_same_is_counted_once(tmp_path: Path) -> None:

@@ -48,23 +48,23 @@ def rooms() -> dict[str, ModuleType]:
 
 def entries() -> list[tuple[str, str, Any, str]]:
     """(room, name, torch's own value, its type as text) of every setting."""
-    found: list[tuple[str, str, Any, str]] = []
+    results: list[tuple[str, str, Any, str]] = []
     for room, module in rooms().items():
         for name, entry in vars(module)["_config"].items():
             value = entry.default if entry.alias is None else entry.value_type()
-            found.append((room, name, value, str(entry.value_type)))
-    return found
+            results.append((room, name, value, str(entry.value_type)))
+    return results
 
 
 # -- the list
 
 
 def test_every_setting_of_this_torch_is_listed_or_refused_by_name() -> None:
-    found = entries()
-    assert len(found) > 700
+    result = entries()
+    assert len(result) > 700
     new = [
         f"{room}.{name}: {kind}"
-        for room, name, _, kind in found
+        for room, name, _, kind in result
         if f"{room}.{name}" not in known() and not refused_by_name(room, name)
     ]
     assert new == [], "look at each: a row of dumps/permitted.py, or a pattern of REFUSED there"
@@ -85,9 +85,9 @@ def test_what_the_list_takes_is_what_torch_has() -> None:
             Each: "list|tuple|str",
             NumberTable: "dict",
         }[type(kind)]
-        told = declared + type(value).__name__
-        untold = "NoneType" in told and "|" not in told  # only None is known of it
-        if refusal(room, name, value) or not (untold or re.search(what, told)):
+        declaration = declared + type(value).__name__
+        unknown = "NoneType" in declaration and "|" not in declaration  # only None is known of it
+        if refusal(room, name, value) or not (unknown or re.search(what, declaration)):
             wrong.append(f"{setting} = {value!r}: {declared}, where the list takes {kind.text()}")
     assert wrong == [], wrong
 
@@ -127,7 +127,7 @@ def test_settings_whose_type_is_a_callable_take_only_names_that_are_written_down
 
 
 def test_what_we_try_ourselves_is_on_the_list() -> None:
-    assert [one for one in to_try([]) if refusal(one.room, one.name, one.value)] == []
+    assert [item for item in to_try([]) if refusal(item.room, item.name, item.value)] == []
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def told(capfd: pytest.CaptureFixture[str]) -> Told:
+def graphdbg_said(capfd: pytest.CaptureFixture[str]) -> Told:
     def command(*words: object) -> tuple[int, str]:
         code = run([str(word) for word in words])
         out, err = capfd.readouterr()
@@ -218,13 +218,13 @@ def told(capfd: pytest.CaptureFixture[str]) -> Told:
 
 @pytest.fixture
 def hostile(plain: Path, tmp_path: Path) -> Callable[..., Path]:
-    def made(name: str = "case", **changes: Any) -> Path:
+    def case_with(name: str = "case", **changes: Any) -> Path:
         shutil.copytree(plain, tmp_path / name)
         path = tmp_path / name / "graph.json"
         path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
         return tmp_path / name
 
-    return made
+    return case_with
 
 
 @pytest.fixture
@@ -238,14 +238,14 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.mark.long
 def test_a_compiler_a_flag_and_an_unknown_one_are_named_and_applied_only_with_trust(
-    hostile: Callable[..., Path], script: Path, tmp_path: Path, told: Told
+    hostile: Callable[..., Path], script: Path, tmp_path: Path, graphdbg_said: Told
 ) -> None:
     ran, wrapped = tmp_path / "RAN", tmp_path / "WRAPPED"
     march = {"cpp.march": f"native -wrapper /bin/sh,-c,touch${{IFS}}{wrapped}"}
     config = {"cpp.cxx": {"tuple": [None, str(script)]}} | march
     has_march = hasattr(torch_private.inductor_config.cpp, "march")
     case = hostile(config={"inductor": config | {"cpp.simdlen": 0, "cpp": {"dict": [["cxx", str(script)]]}}})
-    code, text = told("replay", case)
+    code, text = graphdbg_said("replay", case)
     assert code == 0, text
     named = "inductor.cpp.cxx, inductor.cpp.march, inductor.cpp" if has_march else "inductor.cpp.cxx, inductor.cpp"
     assert text.startswith(f"OK: judged without {named}\n"), text
@@ -253,9 +253,9 @@ def test_a_compiler_a_flag_and_an_unknown_one_are_named_and_applied_only_with_tr
     assert "(it names commands)" in text
     assert not ran.exists()
     assert not wrapped.exists()
-    told("replay", case, "--trust")
+    graphdbg_said("replay", case, "--trust")
     assert ran.exists()
-    told("replay", hostile("flags", config={"inductor": march}), "--trust")
+    graphdbg_said("replay", hostile("flags", config={"inductor": march}), "--trust")
     assert wrapped.exists() == has_march
 
 
@@ -319,9 +319,9 @@ def test_a_repro_does_not_set_them(hostile: Callable[..., Path]) -> None:
     ],
 )
 def test_arguments_and_state_of_a_wrong_kind_are_refused(
-    hostile: Callable[..., Path], told: Told, changes: dict[str, Any], why: str
+    hostile: Callable[..., Path], graphdbg_said: Told, changes: dict[str, Any], why: str
 ) -> None:
-    code, text = told("replay", hostile(**changes), "--rung", "nop")
+    code, text = graphdbg_said("replay", hostile(**changes), "--rung", "nop")
     assert code == 2, text
     assert why in text
     assert "Traceback" not in text

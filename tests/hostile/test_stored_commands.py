@@ -24,7 +24,7 @@ Told = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def told(capfd: pytest.CaptureFixture[str]) -> Told:
+def graphdbg_said(capfd: pytest.CaptureFixture[str]) -> Told:
     def command(*words: object) -> tuple[int, str]:
         try:
             code = run([str(word) for word in words])
@@ -61,46 +61,46 @@ def begun(place: Path, directory: Path | None = None, **options: Any) -> Path:
     return out
 
 
-def test_a_command_of_the_journal_runs_after_it_was_said_again(here: Path, told: Told) -> None:
+def test_a_command_of_the_journal_runs_after_it_was_said_again(here: Path, graphdbg_said: Told) -> None:
     check = "cmd: touch RAN; exit 0; {case}"
     begun(here, check=check)
-    code, text = told("minify", "--resume", "-o", "out")
+    code, text = graphdbg_said("minify", "--resume", "-o", "out")
     assert code == 2, text
     assert f"runs the command 'touch RAN; exit 0; {{case}}' in '{here}': its journal asks for this" in text
     assert f"graphdbg minify --resume -o out --check '{check}' (or --trust)" in text
     assert not (here / "RAN").exists()
-    code, text = told("minify", "--resume", "-o", "out", "--check", "cmd: true {case}")
+    code, text = graphdbg_said("minify", "--resume", "-o", "out", "--check", "cmd: true {case}")
     assert code == 2, text
     assert "check was" in text
     assert not (here / "RAN").exists()
-    code, text = told("minify", "--resume", "-o", "out", "--check", check)
+    code, text = graphdbg_said("minify", "--resume", "-o", "out", "--check", check)
     assert code == 1, text  # it passes
     assert "does not fail" in text
     assert (here / "RAN").exists()
 
 
-def test_or_with_trust(here: Path, told: Told) -> None:
+def test_or_with_trust(here: Path, graphdbg_said: Told) -> None:
     begun(here, check="cmd: touch RAN; exit 0; {case}")
-    code, text = told("minify", "--resume", "-o", "out", "--trust")
+    code, text = graphdbg_said("minify", "--resume", "-o", "out", "--trust")
     assert code == 1, text
     assert (here / "RAN").exists()
 
 
-def test_the_folder_that_a_command_runs_in_is_the_users_or_trusted(here: Path, told: Told) -> None:
+def test_the_folder_that_a_command_runs_in_is_the_users_or_trusted(here: Path, graphdbg_said: Told) -> None:
     theirs = here / "theirs"
     theirs.mkdir()
     (theirs / "t.sh").write_text(f"touch {here}/RAN\n")
     begun(here, theirs, check="cmd: sh ./t.sh {case}")
-    code, text = told("minify", "--resume", "-o", "out", "--check", "cmd: sh ./t.sh {case}")
+    code, text = graphdbg_said("minify", "--resume", "-o", "out", "--check", "cmd: sh ./t.sh {case}")
     assert code == 2, text
     assert f"in '{theirs}'" in text
     assert "then run graphdbg minify --resume -o out --trust if you trust it" in text
     assert not (here / "RAN").exists()
 
 
-def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Path, told: Told) -> None:
+def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Path, graphdbg_said: Told) -> None:
     begun(here, imports=("their_ops",))
-    code, text = told("minify", "--resume", "-o", "out", "--max-queries", "1")
+    code, text = graphdbg_said("minify", "--resume", "-o", "out", "--max-queries", "1")
     assert code == 2, text
     assert "resuming out imports 'their_ops': its journal asks for this" in text
     assert "graphdbg minify --resume -o out --import their_ops (or --trust)" in text
@@ -110,16 +110,16 @@ def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Pa
 @pytest.mark.slow  # each has a server of its own, which looks for modules here
 @pytest.mark.parametrize("words", [("--import", "their_ops"), ("--trust",)])
 def test_modules_that_were_said_again_or_are_trusted_are_imported(
-    here: Path, told: Told, words: tuple[str, ...]
+    here: Path, graphdbg_said: Told, words: tuple[str, ...]
 ) -> None:
     trust.bind(begun(here, imports=("their_ops",)))
     trust.bind(here / "case")  # of the user's own: what is not writes no file here
-    told("minify", "--resume", "-o", "out", *words, "--max-queries", "1")
+    graphdbg_said("minify", "--resume", "-o", "out", *words, "--max-queries", "1")
     assert (here / "IMPORTED").exists()
     (here / "IMPORTED").unlink()
     known = {"rung": "nop", "options": MinifyOptions(imports=("their_ops",)).to_json()}
     (here / "case" / "case.json").write_text(json.dumps(known))
-    told("report", "case", *words)
+    graphdbg_said("report", "case", *words)
     assert (here / "IMPORTED").exists()
 
 
@@ -134,7 +134,7 @@ def test_what_is_said_again_is_the_same_search(here: Path) -> None:
     assert again(Path("out"), old) == "graphdbg minify --resume -o out --import their_ops --check 'cmd: true {case}'"
 
 
-def test_a_report_imports_no_module_that_a_case_names(here: Path, told: Told) -> None:
+def test_a_report_imports_no_module_that_a_case_names(here: Path, graphdbg_said: Told) -> None:
     failure = {"kind": "crash", "stage": "compile", "type": "X"}
     known = {
         "signature": failure,
@@ -143,7 +143,7 @@ def test_a_report_imports_no_module_that_a_case_names(here: Path, told: Told) ->
         "options": MinifyOptions(imports=("their_ops",)).to_json(),
     }
     (here / "case" / "case.json").write_text(json.dumps(known))
-    code, text = told("report", "case")
+    code, text = graphdbg_said("report", "case")
     assert code == 2, text
     assert "reporting case imports 'their_ops': its case.json names these modules" in text
     assert "graphdbg report case --import their_ops (or --trust)" in text

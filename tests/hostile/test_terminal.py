@@ -35,11 +35,11 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Both streams, where all is printed."""
-    made = Terminal()
+    result = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     for module in (output, tables):
-        monkeypatch.setattr(module, "sys", SimpleNamespace(stdout=made, stderr=made))
-    return made
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stdout=result, stderr=result))
+    return result
 
 
 def seen(terminal: Terminal) -> str:

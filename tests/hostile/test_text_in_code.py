@@ -44,15 +44,15 @@ JSON."""
 @given(st.text() | st.lists(st.sampled_from([*ENDS, "<", "DEF", "?", "/", "*", "x"])).map("".join))
 @example("".join(ENDS))
 def test_nothing_that_ends_anything_is_left(text: str) -> None:
-    made = inert.text(text)
-    assert UNSAFE.search(made) is None
-    assert inert.text(made) == made
+    result = inert.text(text)
+    assert UNSAFE.search(result) is None
+    assert inert.text(result) == result
     assert UNSAFE.search(inert.name(text)) is None and re.fullmatch(r"\w{0,100}", inert.name(text), re.ASCII)
     assert all(UNSAFE.search(line) is None for line in inert.lines(text).split("\n") if '"' not in line)
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
+    ("text", "result"),
     [
         ("Runtime assertion failed for u0 <= 5 on node 'ge'", "Runtime assertion failed for u0 <= 5 on node `ge`"),
         ('say "hi"\n\ttwice', "say ``hi``<0x0a><0x09>twice"),
@@ -61,8 +61,8 @@ def test_nothing_that_ends_anything_is_left(text: str) -> None:
         ("C:\\model */ <STORE_OUTPUT>", "C:/model * / < STORE_OUTPUT>"),
     ],
 )
-def test_what_is_left_can_be_read(text: str, made: str) -> None:
-    assert inert.text(text) == made
+def test_what_is_left_can_be_read(text: str, result: str) -> None:
+    assert inert.text(text) == result
 
 
 def test_frames_stay_frames() -> None:
@@ -90,12 +90,12 @@ def test_the_users_own_words_are_saved_again() -> None:
     record.guards.append(GuardRecord("s0 > 1", kind="assert", message='say "so"'))
     record.symbols[0].source = "L['x'].size()[0]"
     gm, _, _ = live.fake_module(record, None)
-    live_node = next(one for one in gm.graph.nodes if one.name == node.name)
+    live_node = next(item for item in gm.graph.nodes if item.name == node.name)
     assert live_node.kwargs["words"] == "isn`t" and live_node.meta["source_fn_stack"] == [("f`s", "gelu")]
     again = live.encode(gm, id=record.id, stage=record.stage)
-    made = again.graph.nodes[1]
-    assert (made.from_node, made.meta, made.kwargs) == (node.from_node, node.meta, node.kwargs)
-    assert (again.strings[made.stack], again.strings[made.module]) == (record.strings[0], record.strings[-1])
+    result = again.graph.nodes[1]
+    assert (result.from_node, result.meta, result.kwargs) == (node.from_node, node.meta, node.kwargs)
+    assert (again.strings[result.stack], again.strings[result.module]) == (record.strings[0], record.strings[-1])
     assert again.symbols[0].source == "L['x'].size()[0]"
     assert [guard.message for guard in again.guards] == ['say "so"']
 
@@ -120,9 +120,9 @@ def test_a_program_that_is_compiled_has_inert_text() -> None:
     evil = WAYS["a message, in C++"].text("/tmp/x")
     record.graph.nodes[1] = NodeRecord("told", "call_function", MESSAGE, args=[{"node": "x"}, evil])
     record.config = {"inductor": {"aot_inductor.serialized_in_spec": f'{evil})"'}}
-    made = inert.record(record)
-    assert UNSAFE.search(made.graph.nodes[1].args[1]) is None
-    assert UNSAFE.search(str(made.config["inductor"]["aot_inductor.serialized_in_spec"])) is None
+    result = inert.record(record)
+    assert UNSAFE.search(result.graph.nodes[1].args[1]) is None
+    assert UNSAFE.search(str(result.config["inductor"]["aot_inductor.serialized_in_spec"])) is None
     assert record.graph.nodes[1].args[1] == evil
     with trust.granted():
         assert inert.record(record) == record
@@ -132,30 +132,30 @@ def test_a_program_that_is_compiled_has_inert_text() -> None:
 def test_no_mark_is_left_in_a_live_graph(child: Any, talking: Path) -> None:
     """Whatever torch can reach of a graph, and so write into any code: names, arguments, metadata, facts on symbols,
     settings."""
-    found = child("marked", case=str(talking))
-    assert found["left"] == []
-    assert len(found["taken"]) > 100 and set(SINKS) <= set(found["seen"])
+    reply = child("marked", case=str(talking))
+    assert reply["left"] == []
+    assert len(reply["taken"]) > 100 and set(SINKS) <= set(reply["seen"])
 
 
 @pytest.mark.long
 def test_marks_are_left_without_the_escape(child: Any, talking: Path) -> None:
     left = "\n".join(child("marked", case=str(talking), off=True)["left"])
-    assert [one for one in SINKS if one not in left] == []
+    assert [sink for sink in SINKS if sink not in left] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_mark_is_left_in_generated_code(child: Any, talking: Path, backend: str) -> None:
-    found = child("marked", case=str(talking), backend=backend)
-    assert (found["left"], found["error"]) == ([], "")
-    assert set(SINKS if backend != "aoti" else ALSO_AHEAD) <= set(found["seen"])
+    reply = child("marked", case=str(talking), backend=backend)
+    assert (reply["left"], reply["error"]) == ([], "")
+    assert set(SINKS if backend != "aoti" else ALSO_AHEAD) <= set(reply["seen"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_marks_are_left_in_generated_code_without_the_escape(child: Any, talking: Path, backend: str) -> None:
-    found = child("marked", case=str(talking), backend=backend, off=True)
-    assert found["error"] == "" and [one for one in ALSO_AHEAD if one not in "\n".join(found["left"])] == []
+    reply = child("marked", case=str(talking), backend=backend, off=True)
+    assert reply["error"] == "" and [item for item in ALSO_AHEAD if item not in "\n".join(reply["left"])] == []
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_options_of_kernels_are_words(words: str) -> None:
     }
     gm, _, _ = live.fake_module(record, None)
     options = next(node for node in gm.graph.nodes if "kernel_options" in node.kwargs).kwargs["kernel_options"]
-    made, *others = options.items()
-    assert all(re.fullmatch(r"\w*", one, re.ASCII) for one in made)
+    result, *others = options.items()
+    assert all(re.fullmatch(r"\w*", item, re.ASCII) for item in result)
     assert others == [("PRECISION", "'ieee'"), ("BLOCK_M", 64)]
     assert live.encode(gm, id=record.id, stage=record.stage).graph.nodes[1].kwargs == record.graph.nodes[1].kwargs

@@ -183,9 +183,9 @@ def test_settings_of_ones_own_run_are_in_force_and_those_of_a_copy_or_a_pack_are
     (script := tmp_path / "cxx.sh").write_text(f"#!/bin/sh\ntouch {tmp_path}/RAN\nexit 1\n")
     script.chmod(0o700)
     [graph] = mine.glob("*/graphs/0_0/inference/graph.json")
-    told = json.loads(graph.read_bytes())
-    told.setdefault("config", {}).setdefault("inductor", {})["cpp.cxx"] = {"tuple": [None, str(script)]}
-    graph.write_text(json.dumps(told))
+    document = json.loads(graph.read_bytes())
+    document.setdefault("config", {}).setdefault("inductor", {})["cpp.cxx"] = {"tuple": [None, str(script)]}
+    graph.write_text(json.dumps(document))
     shutil.copytree(mine, tmp_path / "copy")
     subprocess.run([sys.executable, "-m", "graphdbg", "pack", "mine", "-o", "run.zip"], check=False)
     for other in ("copy", "run.zip"):

@@ -55,9 +55,9 @@ def reach(tmp_path: Path) -> Iterator[Reach]:
     with ExitStack() as stack:
         tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
         service = socket.socket(socket.AF_UNIX)
-        for one, place in ((tcp, ("127.0.0.1", 0)), (udp, ("127.0.0.1", 0)), (service, str(tmp_path / "service"))):
-            stack.enter_context(one)
-            one.bind(place)
+        for item, place in ((tcp, ("127.0.0.1", 0)), (udp, ("127.0.0.1", 0)), (service, str(tmp_path / "service"))):
+            stack.enter_context(item)
+            item.bind(place)
         tcp.listen()
         service.listen()
         yield (
@@ -93,8 +93,8 @@ def test_what_a_child_can_do_is_what_is_said_to_be_open(
     parts: tuple[str, ...], reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "hunter2")
-    told: list[str] = []
-    with heartbeat.beating(told.append), ForkServer(warm="nothing", wall=parts) as server:
+    messages: list[str] = []
+    with heartbeat.beating(messages.append), ForkServer(warm="nothing", wall=parts) as server:
         answer = server.submit("tests.hostile.walled:attempts", reach[0]).answer()
         assert server._process is not None
         is_open, root = server._process.open, server._process.root
@@ -104,13 +104,13 @@ def test_what_a_child_can_do_is_what_is_said_to_be_open(
     reach[1].setblocking(False)
     with suppress(BlockingIOError):
         done |= {"udp"} if reach[1].recv(1) else set()
-    expected = ALWAYS.union(*(WHAT[one] for one in is_open))
+    expected = ALWAYS.union(*(WHAT[item] for item in is_open))
     assert done - expected == set()
     assert expected - done <= {"trace"}  # root loses the right to it, and others are held off by Yama
     assert answer.value["home"] == str(root / "home")
     assert "MY_TOKEN" not in answer.value["variables"]
-    assert bool(told) == bool(is_open) and all(what in told[0] for what in is_open)
-    left = sorted(one.name for one in Path(reach[0]["outside"]).iterdir())
+    assert bool(messages) == bool(is_open) and all(what in messages[0] for what in is_open)
+    left = sorted(path.name for path in Path(reach[0]["outside"]).iterdir())
     assert "write your files" in is_open or left == ["file", "gone", "long"]
 
 
@@ -151,9 +151,9 @@ def test_an_ordinary_user_has_it_too(parts: tuple[str, ...]) -> None:
                 try:
                     (place / "outside" / "new").touch()
                 except OSError:
-                    with socket.socket() as one:
-                        one.settimeout(5)
-                        code = 2 if one.connect_ex(("192.0.2.1", 9)) == 11 else 0
+                    with socket.socket() as item:
+                        item.settimeout(5)
+                        code = 2 if item.connect_ex(("192.0.2.1", 9)) == 11 else 0
             except PermissionError:
                 code = 0 if code == 1 else 8  # not even a socket
             finally:
@@ -265,7 +265,7 @@ def test_a_bwrap_that_does_not_work_or_is_not_roots_is_not_used(
     monkeypatch.setenv("PATH", os.pathsep.join(["bin" if how == "by a relative path" else str(stub.parent), *kept]))
     with ForkServer(warm="nothing", wall=PARTS) as server:
         built_of, _ = server.wall()
-        assert not any("namespaces" in one for one in built_of)
+        assert not any("namespaces" in item for item in built_of)
         assert server.submit("builtins:dict", {"alive": True}).answer(20).value == {"alive": True}
     assert ran.exists() == (how == "fails" and os.geteuid() == 0)
 

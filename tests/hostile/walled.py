@@ -36,10 +36,10 @@ def attempts(payload: Payload) -> Payload:
         (own / "copied").unlink()
 
     def reach(family: int, kind: int, address: Any) -> None:
-        with socket.socket(family, kind) as one:
-            one.settimeout(5)
-            one.connect(address)
-            one.send(b"x")
+        with socket.socket(family, kind) as item:
+            item.settimeout(5)
+            item.connect(address)
+            item.send(b"x")
 
     def changed(file: Path) -> None:
         began = file.stat()
@@ -50,9 +50,13 @@ def attempts(payload: Payload) -> Payload:
             lambda: os.chown(file, os.getuid(), os.getgid()),
         ]
         with file.open() as opened:
-            for one in (*changes, lambda: os.fchmod(opened.fileno(), 0o777), lambda: os.utime(opened.fileno(), (2, 2))):
+            for item in (
+                *changes,
+                lambda: os.fchmod(opened.fileno(), 0o777),
+                lambda: os.utime(opened.fileno(), (2, 2)),
+            ):
                 with contextlib.suppress(OSError):
-                    one()
+                    item()
         if file.stat() == began:
             raise PermissionError("nothing changed")
 
@@ -80,9 +84,9 @@ def attempts(payload: Payload) -> Payload:
         "read": lambda: (outside / "file").read_text(),
     }
     done: list[str] = []
-    for name, one in tried.items():
+    for name, item in tried.items():
         with contextlib.suppress(OSError):
-            one()
+            item()
             done.append(name)
     return {"done": done, **seen(payload)}
 

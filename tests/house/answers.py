@@ -34,22 +34,22 @@ _TYPES: dict[str, tuple[type, ...]] = {
 @cache
 def tables() -> dict[str, dict[str, str]]:
     """Heading -> field -> type."""
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     name = ""
     for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             name = line.lstrip("#").strip().strip("`")
         elif row := re.match(r"\| (?:`(\w+\??)`|\*`?([^*`]+)`?\*) \|\s*([^|]*?)\s*\|", line):
-            found.setdefault(name, {})[row[1] or f"*{row[2]}"] = row[3]
-    return found
+            results.setdefault(name, {})[row[1] or f"*{row[2]}"] = row[3]
+    return results
 
 
 def fields(name: str) -> dict[str, str]:
     """Those of a table, with those of the tables that it takes in."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for field, kind in tables()[name].items():
-        found |= fields(field[1:]) if field.startswith("*") else {field: kind}
-    return found
+        results |= fields(field[1:]) if field.startswith("*") else {field: kind}
+    return results
 
 
 def misfits(name: str, answer: Any, path: str = "") -> list[str]:
@@ -66,15 +66,15 @@ def misfits(name: str, answer: Any, path: str = "") -> list[str]:
 
 def fits(kind: str, value: Any, path: str, bad: list[str]) -> bool:
     """Whether a value has the type; what is wrong inside it goes to `bad`."""
-    for one in kind.split(" or "):
-        if one.startswith("["):
-            if isinstance(value, list) and all(fits(one[1:-1], item, f"{path}[]", bad) for item in value):
+    for word in kind.split(" or "):
+        if word.startswith("["):
+            if isinstance(value, list) and all(fits(word[1:-1], item, f"{path}[]", bad) for item in value):
                 return True
-        elif one in _TYPES:
-            if isinstance(value, _TYPES[one]) and not (isinstance(value, bool) and one in ("integer", "number")):
+        elif word in _TYPES:
+            if isinstance(value, _TYPES[word]) and not (isinstance(value, bool) and word in ("integer", "number")):
                 return True
         elif isinstance(value, dict):
-            bad += misfits(one, value, f"{path}.")
+            bad += misfits(word, value, f"{path}.")
             return True
     return False
 
@@ -102,6 +102,6 @@ def pasted(command: str) -> None:
     words = shlex.split(command)
     assert words[0] in ("graphdbg", "python"), command
     if words[0] == "graphdbg":
-        found = cli.graphdbg.get_command(click.Context(cli.graphdbg), words[1])
-        assert found is not None, command
-        found.make_context(words[1], words[2:])
+        result = cli.graphdbg.get_command(click.Context(cli.graphdbg), words[1])
+        assert result is not None, command
+        result.make_context(words[1], words[2:])

@@ -54,19 +54,19 @@ def classes() -> list[type[GraphdbgError]]:
     for home in HOMES:
         import_module(f"graphdbg.{home}")
     known = [GraphdbgError]
-    for one in known:
-        known += one.__subclasses__()
+    for item in known:
+        known += item.__subclasses__()
     return list(dict.fromkeys(known))
 
 
 def families() -> dict[str, type[GraphdbgError]]:
     """The class that brings each code, in the order of codes. Raises ValueError for a code that two classes bring."""
     known: dict[str, type[GraphdbgError]] = {}
-    for one in classes():
-        if code := vars(one).get("code"):
+    for kind in classes():
+        if code := vars(kind).get("code"):
             if code in known:
-                raise ValueError(f"{known[code].__name__} and {one.__name__} both have the code {code}")
-            known[code] = one
+                raise ValueError(f"{known[code].__name__} and {kind.__name__} both have the code {code}")
+            known[code] = kind
     return dict(sorted(known.items()))
 
 

@@ -49,7 +49,10 @@ def interpreter(version: str) -> str | None:
     """A working interpreter of that version on PATH (a shim that stands for none does not count), else one of
     pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-    places = [*os.environ["PATH"].split(os.pathsep), *(str(one / "bin") for one in sorted(pyenv.glob(f"{version}.*")))]
+    places = [
+        *os.environ["PATH"].split(os.pathsep),
+        *(str(path / "bin") for path in sorted(pyenv.glob(f"{version}.*"))),
+    ]
     for place in places:
         python = shutil.which(f"python{version}", path=place)
         if python and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:

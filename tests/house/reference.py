@@ -180,7 +180,7 @@ def _definition(module: str, name: str) -> ast.stmt:
             value = getattr(node, "value", None)
             of_class = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
             parts = [
-                part for one in body if isinstance(one, ast.ClassDef) and one.name == of_class for part in one.body
+                part for item in body if isinstance(item, ast.ClassDef) and item.name == of_class for part in item.body
             ]
             calls = [part for part in parts if isinstance(part, ast.FunctionDef) and part.name == "__call__"]
             return calls[0] if calls else node
@@ -192,12 +192,12 @@ def _signature(name: str, node: ast.FunctionDef) -> list[str]:
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     pairs = zip_longest(reversed(positional), reversed(arguments.defaults))
-    texts = [_parameter(one, default) for one, default in pairs if one.arg != "self"][::-1]
+    texts = [_parameter(item, default) for item, default in pairs if item.arg != "self"][::-1]
     if arguments.vararg:
         texts.append("*" + _parameter(arguments.vararg, None))
     elif arguments.kwonlyargs:
         texts.append("*")
-    texts += [_parameter(one, value) for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    texts += [_parameter(item, value) for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
     if arguments.kwarg:
         texts.append("**" + _parameter(arguments.kwarg, None))
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
@@ -205,8 +205,8 @@ def _signature(name: str, node: ast.FunctionDef) -> list[str]:
     return [line] if len(line) <= COLUMNS else [f"{name}(", *(f"    {text}," for text in texts), f"){returns}"]
 
 
-def _parameter(one: ast.arg, default: ast.expr | None) -> str:
-    text = f"{one.arg}: {ast.unparse(one.annotation)}" if one.annotation else one.arg
+def _parameter(arg: ast.arg, default: ast.expr | None) -> str:
+    text = f"{arg.arg}: {ast.unparse(arg.annotation)}" if arg.annotation else arg.arg
     return text if default is None else f"{text} = {ast.unparse(default)}"
 
 

@@ -44,8 +44,8 @@ def resolved(uv: str, python: str, platform: str, words: list[str], torch: str) 
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         return False, " ".join(lines)[:300]
-    found = dict(re.findall(r"^(torch|triton|nvidia-nccl-cu\d+)==(\S+)", done.stdout, re.M))
-    return True, ", ".join(f"{name} {version}" for name, version in sorted(found.items(), reverse=True))
+    result = dict(re.findall(r"^(torch|triton|nvidia-nccl-cu\d+)==(\S+)", done.stdout, re.M))
+    return True, ", ".join(f"{name} {version}" for name, version in sorted(result.items(), reverse=True))
 
 
 def main() -> int:
@@ -62,8 +62,10 @@ def main() -> int:
                     ok, what = resolved(uv, python, platform, words, torch)
                     expected = (python, torch) not in NO_WHEEL
                     bad += ok != expected
-                    told = f"yes: {what}" if ok else f"no: {what}" if expected else "no wheel of torch for this Python"
-                    print(f"{python:8}{torch or '2.13.0':8}{build:7}{asked:36}{told}", flush=True)
+                    reported = (
+                        f"yes: {what}" if ok else f"no: {what}" if expected else "no wheel of torch for this Python"
+                    )
+                    print(f"{python:8}{torch or '2.13.0':8}{build:7}{asked:36}{reported}", flush=True)
     print(f"{bad} otherwise than expected")
     return 1 if bad else 0
 

@@ -84,8 +84,8 @@ def run_model(name: str) -> None:
     for arguments in calls:
         out = compiled(*arguments)
         if train:
-            outs = [one for one in (out if isinstance(out, tuple | list) else [out]) if one.requires_grad]
-            sum(one.float().sum() for one in outs).backward()
+            outs = [item for item in (out if isinstance(out, tuple | list) else [out]) if item.requires_grad]
+            sum(out.float().sum() for out in outs).backward()
 
 
 class Recorder:
@@ -141,9 +141,9 @@ class Recorder:
         graphs = (
             [row["id"] for row in (listed["json"] or {}).get("graphs", [])] if isinstance(listed["json"], dict) else []
         )
-        for one in graphs[:_SHOWN]:
-            yield f"show {one}", self._said(work, "show", f"run/{one}", "--json", "--full")
-            yield f"show --code {one}", self._said(work, "show", f"run/{one}", "--code", "--json", "--full")
+        for graph in graphs[:_SHOWN]:
+            yield f"show {graph}", self._said(work, "show", f"run/{graph}", "--json", "--full")
+            yield f"show --code {graph}", self._said(work, "show", f"run/{graph}", "--code", "--json", "--full")
         for words in (["replay", "run"], ["triage", "run"], ["check", "run"]):
             yield words[0], self._said(work, *words, "--json", "--full")
         budget = ["--max-queries", str(self.queries), "--max-time", f"{self.limit_s:.0f}", "-j", "1", "--seed", "0"]
@@ -197,9 +197,9 @@ class Recorder:
     def settled(self, value: Any, key: str = "") -> Any:
         """A JSON value without what differs from run to run."""
         if isinstance(value, dict):
-            return {self.plain(str(name)): self.settled(one, str(name)) for name, one in value.items()}
+            return {self.plain(str(name)): self.settled(item, str(name)) for name, item in value.items()}
         if isinstance(value, list):
-            return [self.settled(one, key) for one in value]
+            return [self.settled(item, key) for item in value]
         if isinstance(value, str):
             return self.plain(value)
         if isinstance(value, int | float) and not isinstance(value, bool) and _TIMES.search(key):
@@ -258,8 +258,8 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
         before, after = _by_id(before), _by_id(after)
         if len(before) != len(after):
             yield f"{where}: {len(before)} entries, then {len(after)}"
-        for number, (one, two) in enumerate(zip(before, after, strict=False)):
-            yield from differences(one, two, f"{where}[{number}]")
+        for number, (first, second) in enumerate(zip(before, after, strict=False)):
+            yield from differences(first, second, f"{where}[{number}]")
     elif where.endswith(".json") and all(documents := [_document(before), _document(after)]):
         yield from differences(*documents, where)
     elif isinstance(before, str) and isinstance(after, str) and before != after and "\n" in before + after:
@@ -285,8 +285,8 @@ def _by_id(entries: list[Any]) -> list[Any]:
 def _of_texts(before: str, after: str, where: str) -> Iterator[str]:
     import difflib
 
-    found = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
-    for line in [line for line in found if line[:1] in "+-" and not line.startswith(("+++", "---"))][:20]:
+    result = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    for line in [line for line in result if line[:1] in "+-" and not line.startswith(("+++", "---"))][:20]:
         yield f"{where}: {line[:200]}"
 
 
@@ -302,11 +302,11 @@ def compare(before: Path, after: Path, *, added: bool) -> int:
     both = [name for name in names if (after / f"{name}.json").exists()]
     failed = 0
     for name in both:
-        found = list(differences(*(json.loads((folder / f"{name}.json").read_text()) for folder in (before, after))))
-        old = [line for line in found if ": is new: " not in line]
+        items = list(differences(*(json.loads((folder / f"{name}.json").read_text()) for folder in (before, after))))
+        old = [line for line in items if ": is new: " not in line]
         failed += bool(old)
-        shown = found if added else old
-        print(f"{name}: " + (f"{len(old)} differences" if old else "equal") + f", {len(found) - len(old)} new keys")
+        shown = items if added else old
+        print(f"{name}: " + (f"{len(old)} differences" if old else "equal") + f", {len(items) - len(old)} new keys")
         print(*(f"    {line}" for line in shown), sep="\n", end="\n" if shown else "")
     print(f"{len(both)} programs compared, {failed} differ; not in both: {len(set(names) ^ set(both))}")
     return 1 if failed else 0
@@ -316,21 +316,21 @@ def main() -> int:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    one = verbs.add_parser("record")
-    one.add_argument("folder", type=Path)
-    one.add_argument(
+    value = verbs.add_parser("record")
+    value.add_argument("folder", type=Path)
+    value.add_argument(
         "--root", type=Path, default=HERE.parents[2], help="the checkout whose commands run, in a folder graphdbg"
     )
-    one.add_argument("--cases", type=Path, default=HERE.parents[3] / "shared/cases")
-    one.add_argument("--part", default="1/1", metavar="I/N", help="every Nth program, from the Ith on")
-    one.add_argument("--only", default="", metavar="REGEX")
-    one.add_argument(
+    value.add_argument("--cases", type=Path, default=HERE.parents[3] / "shared/cases")
+    value.add_argument("--part", default="1/1", metavar="I/N", help="every Nth program, from the Ith on")
+    value.add_argument("--only", default="", metavar="REGEX")
+    value.add_argument(
         "--limit", type=float, default=240.0, metavar="S", help="for each command; minify may take twice as long"
     )
-    one.add_argument(
+    value.add_argument(
         "--queries", type=int, default=150, help="of each minify, so that it ends at the same place in both"
     )
-    one.add_argument("--again", action="store_true", help="record anew what is there")
+    value.add_argument("--again", action="store_true", help="record anew what is there")
     two = verbs.add_parser("compare")
     two.add_argument("before", type=Path)
     two.add_argument("after", type=Path)

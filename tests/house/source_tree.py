@@ -161,11 +161,11 @@ def modules(*rooms: str) -> list[Module]:
 
 @cache
 def _room(room: str) -> list[Module]:
-    found: list[Module] = []
+    results: list[Module] = []
     for path in sorted((ROOT / room).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
-    return found
+        results.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return results
 
 
 @cache
@@ -179,8 +179,8 @@ def front() -> list[Module]:
 
 def own_targets(module: Module, names: set[str]) -> set[str]:
     """The modules that importing this one imports: `a.b.c` is module a.b.c, else name c of module a.b."""
-    found = set()
+    result = set()
     for item in module.imports:
         if item.ours and item.top_level:
-            found.add(item.module if item.module in names else item.module.rpartition(".")[0])
-    return found & names
+            result.add(item.module if item.module in names else item.module.rpartition(".")[0])
+    return result & names

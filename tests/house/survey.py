@@ -87,8 +87,8 @@ class File:
 
 def files(root: Path) -> list[File]:
     """The product's modules: the rooms and the modules at the root."""
-    found = [path for room in ROOMS for path in (root / room).rglob("*.py")] + list(root.glob("*.py"))
-    return [File(".".join(path.relative_to(root).with_suffix("").parts), path) for path in sorted(found)]
+    result = [path for room in ROOMS for path in (root / room).rglob("*.py")] + list(root.glob("*.py"))
+    return [File(".".join(path.relative_to(root).with_suffix("").parts), path) for path in sorted(result)]
 
 
 def calls(node: ast.AST, *names: str) -> Iterator[ast.Call]:
@@ -116,16 +116,16 @@ def dotted(node: ast.expr) -> str | None:
 def members(node: ast.ClassDef) -> dict[str, str]:
     """What instances of a class hold, by name, with the annotation: fields, properties, and what __init__ sets on
     self."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            found[item.target.id] = ast.unparse(item.annotation)
+            result[item.target.id] = ast.unparse(item.annotation)
         if isinstance(item, ast.FunctionDef):
             if any(_last(d) in ("property", "cached_property") for d in item.decorator_list):
-                found[item.name] = ast.unparse(item.returns) if item.returns else ""
+                result[item.name] = ast.unparse(item.returns) if item.returns else ""
             if item.name == "__init__":
-                found.update(_set_on_self(item))
-    return found
+                result.update(_set_on_self(item))
+    return result
 
 
 def _set_on_self(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
@@ -317,7 +317,7 @@ def _not_printed(file: File) -> set[int]:
         if isinstance(flag, ast.Constant) and flag.value == "-c"
     }
     for function in [node for node in nodes if isinstance(node, ast.FunctionDef)]:  # one that runs its own parameter so
-        at = [place for place, one in enumerate(function.args.args) if one.arg in scripts]
+        at = [place for place, item in enumerate(function.args.args) if item.arg in scripts]
         scripts |= {ast.unparse(call.args[place]) for place in at for call in calls(file.tree, function.name)}
     named = scripts | {place.id for place in places if isinstance(place, ast.Name)}
     places += [n.value for n in nodes if isinstance(n, ast.Assign) and {ast.unparse(t) for t in n.targets} & named]
@@ -346,7 +346,7 @@ def patchers(every: list[File]) -> Iterator[str]:
     for file in every:
         kept = {ast.unparse(node.elts[0]) for node in file.nodes if isinstance(node, ast.Tuple) and len(node.elts) >= 3}
         theirs = _not_ours(file)
-        found: list[str] = []
+        result: list[str] = []
         for _, function in file.functions():
             last = {
                 id(n) for t in ast.walk(function) if isinstance(t, ast.Try) for s in t.finalbody for n in ast.walk(s)
@@ -363,26 +363,26 @@ def patchers(every: list[File]) -> Iterator[str]:
                 if c.args and _last(c.args[0]) == "setattr"
             ]
             again = {(owner, name) for call, owner, name in named if id(call) in last}
-            found += [
+            result += [
                 f"{owner}.{name}"
                 for call, owner, name in named
                 if (owner, name) in again or (owner == "owner" and owner in kept)
             ]
-            found += [
+            result += [
                 f"{owner}.{name}"
                 for owner, name in _put_back(function)
                 if owner.split(".")[0] in theirs and "backends" not in owner
             ]
-        if found:
-            yield f"{file.name} ({', '.join(dict.fromkeys(found))})"
+        if result:
+            yield f"{file.name} ({', '.join(dict.fromkeys(result))})"
 
 
 def _not_ours(file: File) -> set[str]:
     """Names in a module that stand for something of torch or Triton, imported anywhere in it."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in file.nodes:
         if isinstance(node, ast.Import):
-            found |= {
+            names |= {
                 (alias.asname or alias.name).split(".")[0]
                 for alias in node.names
                 if alias.name.split(".")[0] in ("torch", "triton")
@@ -390,13 +390,13 @@ def _not_ours(file: File) -> set[str]:
         if isinstance(node, ast.ImportFrom):
             table = any(part in ("_torch", "_triton", "torch_private") for part in (node.module or "").split("."))
             if table or (node.level == 0 and (node.module or "").split(".")[0] in ("torch", "triton")):
-                found |= {alias.asname or alias.name for alias in node.names}
-            found |= {
+                names |= {alias.asname or alias.name for alias in node.names}
+            names |= {
                 alias.asname or alias.name
                 for alias in node.names
                 if alias.name in ("_torch", "_triton", "torch_private")
             }
-    return found
+    return names
 
 
 def _put_back(function: Function) -> Iterator[tuple[str, str]]:
@@ -504,7 +504,7 @@ def ages(every: list[File]) -> Iterator[str]:
 def private_names(every: list[File]) -> dict[str, set[str]]:
     """Private torch names by the file that holds them: `from torch._x import y`, attributes `torch._x.y`, such strings,
     rows of a table of them."""
-    found: dict[str, set[str]] = defaultdict(set)
+    result: dict[str, set[str]] = defaultdict(set)
     for file in every:
         for node in file.nodes:
             names: list[str] = []
@@ -515,12 +515,12 @@ def private_names(every: list[File]) -> dict[str, set[str]]:
             elif isinstance(node, ast.Attribute):
                 names = [dotted(node) or ""]
             elif isinstance(node, ast.Call) and _last(node.func) == "Row" and len(node.args) > 2:
-                module, words = (getattr(one, "value", "") for one in node.args[:2])
+                module, words = (getattr(argument, "value", "") for argument in node.args[:2])
                 names = [f"{module}.{word.rpartition('=')[2]}" for word in str(words).split()]
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in file.prose:
                 names = [node.value] if _PRIVATE_TEXT.match(node.value) else []
-            found[file.name] |= {name for name in names if _is_private(name)}
-    return {name: names for name, names in found.items() if names}
+            result[file.name] |= {name for name in names if _is_private(name)}
+    return {name: names for name, names in result.items() if names}
 
 
 def _is_private(name: str) -> bool:
@@ -549,14 +549,14 @@ def _targets(file: File, names: set[str]) -> set[str]:
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for node in ast.walk(block)
     }
-    found: set[str] = set()
+    result: set[str] = set()
     for node in file.nodes:
         if isinstance(node, ast.ImportFrom) and node.level and id(node) not in typing:
             start = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
             for alias in node.names:
                 whole = ".".join([*start, alias.name])
-                found.add(whole if whole in names else ".".join(start))
-    return (found & names) - {file.name.removesuffix(".__init__") if is_package else file.name}
+                result.add(whole if whole in names else ".".join(start))
+    return (result & names) - {file.name.removesuffix(".__init__") if is_package else file.name}
 
 
 def _strong(graph: dict[str, set[str]]) -> list[set[str]]:
@@ -568,7 +568,7 @@ def _strong(graph: dict[str, set[str]]) -> list[set[str]]:
         seen.add(root)
         while stack:
             name, following = stack[-1]
-            step = next((one for one in following if one not in seen), None)
+            step = next((item for item in following if item not in seen), None)
             if step is None:
                 order.append(stack.pop()[0])
             else:
@@ -583,11 +583,11 @@ def _strong(graph: dict[str, set[str]]) -> list[set[str]]:
     for name in reversed(order):
         part, waiting = set[str](), [name]
         while waiting:
-            one = waiting.pop()
-            if one not in done:
-                done.add(one)
-                part.add(one)
-                waiting.extend(back[one] - done)
+            item = waiting.pop()
+            if item not in done:
+                done.add(item)
+                part.add(item)
+                waiting.extend(back[item] - done)
         if part:
             parts.append(part)
     return parts
@@ -642,12 +642,12 @@ def main() -> int:
     if not every:
         sys.exit(f"{arguments.root} has no rooms: name the root of a checkout")
 
-    def tell(title: str, rule: str | None, found: list[str], count: int | None = None) -> None:
-        print(f"{len(found) if count is None else count:6}  {title}")
+    def tell(title: str, rule: str | None, items: list[str], count: int | None = None) -> None:
+        print(f"{len(items) if count is None else count:6}  {title}")
         if not arguments.brief:
             print(
                 *([f"          ({' '.join((rule or '').split())})"] if rule else []),
-                *(f"          {one}" for one in found),
+                *(f"          {item}" for item in items),
                 "",
                 sep="\n",
             )
@@ -659,9 +659,9 @@ def main() -> int:
     rows = [f"{len(names):4}  {name}" for name, names in sorted(private.items(), key=lambda item: -len(item[1]))]
     tell("private torch names", private_names.__doc__, rows, len(distinct))
     tell("modules that hold private torch names", None, [], len(private))
-    found = circles(every)
-    tell("circles of imports", circles.__doc__, [f"{len(part)}: {' '.join(part)}" for part in found])
-    tell("modules in circles", None, [], sum(map(len, found)))
+    items = circles(every)
+    tell("circles of imports", circles.__doc__, [f"{len(part)}: {' '.join(part)}" for part in items])
+    tell("modules in circles", None, [], sum(map(len, items)))
     sizes: dict[str, int] = defaultdict(int)
     for file in every:
         sizes[file.name.split(".")[0] if "." in file.name else "(root)"] += code_lines(file)

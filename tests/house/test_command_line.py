@@ -18,9 +18,9 @@ DATA_COMMANDS = ("ls", "show", "draw", "diff", "replay", "minify", "report", "pa
 
 
 def command(name: str) -> click.Command:
-    found = cli.graphdbg.get_command(click.Context(cli.graphdbg), name)
-    assert found is not None
-    return found
+    result = cli.graphdbg.get_command(click.Context(cli.graphdbg), name)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -97,13 +97,13 @@ def _is_constant(expression: ast.expr) -> bool:
 
 
 def test_no_count_stands_before_a_plural_that_is_always_one() -> None:
-    found = [
+    results = [
         f"{path}:{line}: {text}"
         for module in [*front(), *modules()]
         if (path := module.path.relative_to(ROOT).as_posix()) not in ALLOWED
         for line, text in wrong(module.nodes)
     ]
-    assert not found, "use counted() of dumps/wording.py:\n" + "\n".join(found)
+    assert not results, "use counted() of dumps/wording.py:\n" + "\n".join(results)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_codes_are_few_and_each_has_a_text_and_a_link() -> None:
 
 
 def test_every_error_that_is_raised_has_a_code() -> None:
-    known = {one.__name__: one for one in error_pages.classes()}
+    known = {kind.__name__: kind for kind in error_pages.classes()}
     defined, raised = set[str](), set[str]()
     for module in [*front(), *modules()]:
         for node in module.nodes:

@@ -63,8 +63,8 @@ def test_inside_the_package_imports_are_relative() -> None:
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    found = circles(files(ROOT))
-    assert not found, f"modules that import each other, imports inside functions included: {found}"
+    result = circles(files(ROOT))
+    assert not result, f"modules that import each other, imports inside functions included: {result}"
 
 
 def test_imports_of_a_module_stand_once_and_together() -> None:

@@ -139,7 +139,9 @@ def test_every_table_is_tested() -> None:
 def test_every_command_with_json_has_a_table() -> None:
     described = {heading.split()[0] for heading in tables()}
     commands = [cli.graphdbg.get_command(click.Context(cli.graphdbg), name) for name in cli.COMMANDS]
-    printing = {one.name for one in commands if one and any("--json" in option.opts for option in one.params)}
+    printing = {
+        command.name for command in commands if command and any("--json" in option.opts for option in command.params)
+    }
     missing = sorted(str(name) for name in printing - described)
     assert not missing, f"give these commands a table in docs/json.md and a line in QUICK or SLOW here: {missing}"
 

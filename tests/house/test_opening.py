@@ -120,5 +120,5 @@ def test_nobody_else_opens_files_of_a_run(room: str) -> None:
 
 
 def test_the_list_names_nobody_who_opens_nothing() -> None:
-    found = {module.name for room in ROOMS for module in modules(room) if any(opening(module))}
-    assert sorted(OTHERS.keys() - found) == []
+    names = {module.name for room in ROOMS for module in modules(room) if any(opening(module))}
+    assert sorted(OTHERS.keys() - names) == []

@@ -106,7 +106,7 @@ def test_private_torch_names_stay_in_their_home() -> None:
 @cache
 def used(texts: bool = True) -> dict[str, str]:
     """Name of a table, or chain of attributes that begins with one -> a place that takes it, or has it as a text."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for module in modules("dumps", "toolkit", "minifier"):
         aliases = {
             alias.asname or alias.name
@@ -119,10 +119,10 @@ def used(texts: bool = True) -> dict[str, str]:
             chain = (dotted(node) or "") if isinstance(node, ast.Attribute) else ""
             first, _, rest = chain.partition(".")
             if first in aliases:
-                found.setdefault(rest, f"{module.path}:{node.lineno}")
+                results.setdefault(rest, f"{module.path}:{node.lineno}")
             elif texts and isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.setdefault(node.value, f"{module.path}:{node.lineno}")
-    return found
+                results.setdefault(node.value, f"{module.path}:{node.lineno}")
+    return results
 
 
 def _of_table(node: ast.ImportFrom, alias: ast.alias) -> bool:
@@ -182,8 +182,8 @@ def test_every_row_says_who_needs_it() -> None:
 
 def test_a_missing_name_is_told_in_a_sentence() -> None:
     names = Names([Row("torch._guards", "Renamed", "replay"), Row("torch._gone", "name", "replay")])
-    told = r"torch \S+ has no torch\._guards\.Renamed, which is needed by replay\. Versions 2"
-    with pytest.raises(LacksName, match=told) as raised:
+    text = r"torch \S+ has no torch\._guards\.Renamed, which is needed by replay\. Versions 2"
+    with pytest.raises(LacksName, match=text) as raised:
         names.look_up("Renamed")
     assert raised.value.exit_code == 3
     with pytest.raises(LacksName, match=r"no torch\._gone\.name \(No module named 'torch\._gone'\)"):

@@ -71,10 +71,10 @@ def tables(tree: ast.AST) -> Iterator[ast.expr]:
     for node in nodes:
         if isinstance(node, ast.Dict):
             texts = [
-                one
+                item
                 for value in node.values
-                for one in ast.walk(value)
-                if isinstance(one, ast.Constant) and isinstance(one.value, str) and " " in one.value
+                for item in ast.walk(value)
+                if isinstance(item, ast.Constant) and isinstance(item.value, str) and " " in item.value
             ]
             if texts and len(held(node.keys, WORDS | KINDS)) > 1:
                 yield node
@@ -88,7 +88,7 @@ def tables(tree: ast.AST) -> Iterator[ast.expr]:
 
 def held(nodes: Sequence[ast.expr | None], words: frozenset[str]) -> list[str]:
     """Those of the words that stand there."""
-    return [one.value for one in nodes if isinstance(one, ast.Constant) and one.value in words]
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and node.value in words]
 
 
 TEXT = re.compile(r"""\bverdict$|verdict['"]\]$|\brecord\.reason$|verdict_words\.text\(.*\)$""")
@@ -107,9 +107,11 @@ def places(rule: Callable[[ast.AST], Iterator[ast.expr]], telling: re.Pattern[st
     """Module -> the lines where the rule finds something; a module without what is `telling` in its text is not
     parsed."""
     looked_at = [
-        one for one in modules() if one.name not in HOME and telling.search(one.path.read_text(encoding="utf-8"))
+        module
+        for module in modules()
+        if module.name not in HOME and telling.search(module.path.read_text(encoding="utf-8"))
     ]
-    seen = {one.name: [node.lineno for node in rule(one.tree)] for one in looked_at}
+    seen = {item.name: [node.lineno for node in rule(item.tree)] for item in looked_at}
     return {name: lines for name, lines in seen.items() if lines}
 
 

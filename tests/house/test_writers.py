@@ -30,7 +30,7 @@ ESCAPERS = {
 
 def sources() -> list[tuple[str, Module]]:
     """All modules of the package, by their paths."""
-    return [(str(one.path.relative_to(ROOT)), one) for one in (*front(), *modules())]
+    return [(str(item.path.relative_to(ROOT)), item) for item in (*front(), *modules())]
 
 
 def printed(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -39,7 +39,7 @@ def printed(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
-        console = called.rpartition(".")[2] == "Console" and not any(one.arg == "file" for one in node.keywords)
+        console = called.rpartition(".")[2] == "Console" and not any(keyword.arg == "file" for keyword in node.keywords)
         streams = re.fullmatch(r"(?:sys\.)?(?:__)?(?:stdout|stderr)(?:__)?(?:\.buffer)?\.(?:write|writelines)", called)
         to_file = called == "os.write" and node.args and ast.unparse(node.args[0]) in ("1", "2")
         if called in ("print", "click.echo", "click.secho", "rich.print", "pprint") or console or streams or to_file:
@@ -62,19 +62,19 @@ def test_each_way_to_print_is_found(text: str) -> None:
 
 
 def test_one_module_prints() -> None:
-    found = [
+    results = [
         f"{name}:{line} {called}"
         for name, module in sources()
         if name not in PRINTERS
         for line, called in printed(module.tree)
     ]
-    assert found == [], "print with emit() and say() of dumps/output.py, which escape what a terminal would obey"
+    assert results == [], "print with emit() and say() of dumps/output.py, which escape what a terminal would obey"
 
 
 @pytest.mark.parametrize("pattern", ESCAPERS)
 def test_one_escaper_for_each_place(pattern: str) -> None:
-    found = {name for name, module in sources() if re.search(pattern, module.path.read_text(encoding="utf-8"))}
-    assert found == ESCAPERS[pattern]
+    names = {name for name, module in sources() if re.search(pattern, module.path.read_text(encoding="utf-8"))}
+    assert names == ESCAPERS[pattern]
 
 
 def test_whoever_is_excused_prints() -> None:

@@ -51,7 +51,7 @@ def results_of(gm: fx.GraphModule, inputs: Sequence[Any], *, backward: bool) -> 
     """What one graph computes: outputs, gradients, and the inputs that it changed. Neither argument is changed."""
     kept = Attributes(gm)
     given = clone_inputs(inputs)
-    parameters = [one for one in gm.parameters() if one.requires_grad] if backward else []
+    parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad] if backward else []
     done: Execution = execute(lambda own: run_graph(gm, own), given, seed=0, backward=backward, parameters=parameters)
     kept.restore()
     return [named(value) for value in done.results(changed_inputs(inputs, done.inputs))]
@@ -66,20 +66,28 @@ def named(value: Any) -> Any:
 def facts(values: Sequence[Any], *, autograd: bool) -> list[Any]:
     """What inputs are, their values apart: form, memory, which of them share it, and with `autograd` what that knows of
     them."""
-    tensors = [one for one in values if isinstance(one, torch.Tensor)]
-    storages = [storage_key(one) if one.layout is torch.strided else id(one) for one in tensors]
-    bases = [one if one._base is None else one._base for one in tensors]
-    found: list[Any] = []
-    for one, storage, base in zip(tensors, storages, bases, strict=True):
-        about: list[Any] = [str(one.dtype), list(one.shape), str(one.layout), one.is_conj(), one.is_neg()]
-        if one.layout is torch.strided:
-            about += [list(one.stride()), one.storage_offset(), one.untyped_storage().nbytes(), storages.index(storage)]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    storages = [storage_key(tensor) if tensor.layout is torch.strided else id(tensor) for tensor in tensors]
+    bases = [tensor if tensor._base is None else tensor._base for tensor in tensors]
+    results: list[Any] = []
+    for item, storage, base in zip(tensors, storages, bases, strict=True):
+        about: list[Any] = [str(item.dtype), list(item.shape), str(item.layout), item.is_conj(), item.is_neg()]
+        if item.layout is torch.strided:
+            about += [
+                list(item.stride()),
+                item.storage_offset(),
+                item.untyped_storage().nbytes(),
+                storages.index(storage),
+            ]
         if autograd:
-            about += [one.requires_grad, one.is_leaf, next(at for at, other in enumerate(tensors) if other is one)]
+            about += [item.requires_grad, item.is_leaf, next(at for at, other in enumerate(tensors) if other is item)]
             same_base = next(at for at, other in enumerate(bases) if other is base)
-            about += [same_base if one.requires_grad and not one.is_leaf else -1, isinstance(one, torch.nn.Parameter)]
-        found.append(about)
-    return found
+            about += [
+                same_base if item.requires_grad and not item.is_leaf else -1,
+                isinstance(item, torch.nn.Parameter),
+            ]
+        results.append(about)
+    return results
 
 
 class References:
@@ -104,8 +112,8 @@ class References:
         """What the inputs of a graph's first run are, and what `--inputs index` would have kept of them."""
         with modes_off():
             index = observe_inputs(record, list(inputs), "index", None)
-            told = {"facts": [facts(inputs, autograd=full) for full in (False, True)], "index": index}
-        (self.folder / f"{graph.replace('/', '-')}.inputs.json").write_bytes(msgspec.json.encode(told))
+            messages = {"facts": [facts(inputs, autograd=full) for full in (False, True)], "index": index}
+        (self.folder / f"{graph.replace('/', '-')}.inputs.json").write_bytes(msgspec.json.encode(messages))
 
     @torch._dynamo.disable  # type: ignore[misc]
     @modes_off()
@@ -117,25 +125,25 @@ class References:
         self.given.setdefault(compile_name, []).append((graph, values))
         state = torch.random.get_rng_state()
         try:
-            for one in self._stood_for(graph, compile_name, stage, number):
-                held = self.waiting.pop(one, None)
+            for item in self._stood_for(graph, compile_name, stage, number):
+                held = self.waiting.pop(item, None)
                 if held is not None:
-                    self._write(one, *held, self._inputs(one, *held, compile_name, values))
+                    self._write(item, *held, self._inputs(item, *held, compile_name, values))
         finally:
             torch.random.set_rng_state(state)
 
     def _stood_for(self, graph: str, compile_name: str, stage: str, number: str) -> list[str]:
-        mine = [one for one in self.order if one.startswith(f"{compile_name}/")]
+        mine = [item for item in self.order if item.startswith(f"{compile_name}/")]
         before = mine[: mine.index(graph)] if graph in mine else []
         after = mine[mine.index(graph) :] if graph in mine else []
         if stage == "dynamo":
-            return [graph, *[one for one in after if "/pre_grad" in one]]
-        found = [graph, f"{compile_name}/post_grad_{stage}" + (f".{number}" if number else "")]
+            return [graph, *[item for item in after if "/pre_grad" in item]]
+        results = [graph, f"{compile_name}/post_grad_{stage}" + (f".{number}" if number else "")]
         if stage == "joint_passed":
-            found += [one for one in after if "/post_grad_inference" in one][:1]
+            results += [item for item in after if "/post_grad_inference" in item][:1]
         if stage == "backward":
-            found += [one for one in before if "/joint" in one and one in self.waiting][:2]
-        return found
+            results += [item for item in before if "/joint" in item and item in self.waiting][:2]
+        return results
 
     def _inputs(
         self, graph: str, stage: str, gm: fx.GraphModule, compile_name: str, values: dict[str, Any]
@@ -194,7 +202,7 @@ def watch_backwards() -> None:
     run."""
     from graphdbg.toolkit.recorder import backward_hooks
 
-    keep, made = backward_hooks.Backwards._kept, backward_hooks.Backwards._made
+    keep, result = backward_hooks.Backwards._kept, backward_hooks.Backwards._made
 
     def keeping(self: Any, name: str, value: Any) -> None:
         keep(self, name, value)
@@ -202,7 +210,7 @@ def watch_backwards() -> None:
             _now[-1].kept[name] = clone_inputs([value.detach()])[0]
 
     def making(self: Any, backward: Any) -> None:
-        made(self, backward)
+        result(self, backward)
         references = _now[-1] if _now else None
         if references is not None and references.order:
             graph, values, references.kept = references.order[-1], references.kept, {}

@@ -39,52 +39,52 @@ def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> 
     case = Case(saved).live(seed=0) if saved.rank is None else None
     if case is None:
         saved.module(), saved.inputs()  # refuses what cannot be loaded
-    told = reference.with_suffix(".txt")
-    if told.exists():
-        return told.read_text()
+    reported = reference.with_suffix(".txt")
+    if reported.exists():
+        return reported.read_text()
     if not reference.exists():
         return "it never ran in the recorded program"
-    made = synthesised(saved)
-    if made:
-        return f"no stored value for {', '.join(made)}"
+    result = synthesised(saved)
+    if result:
+        return f"no stored value for {', '.join(result)}"
     wanted = torch.load(reference, weights_only=False)
     if case is None:  # it needs the other ranks: all replay together, in processes of the fork server
         outcome = replay(saved, "eager", server=server, limit_s=240)
         if not outcome.ok or outcome.outputs is None:
             return f"eager: {outcome.text.splitlines()[0]}"
-        found = [named(value) for value in outcome.outputs]
-        return _first_difference(wanted[: len(found)], found)
+        results = [named(value) for value in outcome.outputs]
+        return _first_difference(wanted[: len(results)], results)
     ambient = case.spec.ambient
     with in_force(case.spec):
         backward = case.spec.stage in FULL_STAGES and ambient.grad and not ambient.inference_mode
-        found = results_of(case.gm, case.inputs, backward=backward)
-    return _first_difference(wanted, found)
+        results = results_of(case.gm, case.inputs, backward=backward)
+    return _first_difference(wanted, results)
 
 
-def _first_difference(wanted: Sequence[Any], found: Sequence[Any]) -> str:
-    if len(wanted) != len(found):
-        return f"{len(found)} results, the live graph had {len(wanted)}"
-    for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
-        if not same(one, other):
-            return f"eager, result {index} differs from the live graph's: {_short(one)} and {_short(other)}"
+def _first_difference(wanted: Sequence[Any], sequence: Sequence[Any]) -> str:
+    if len(wanted) != len(sequence):
+        return f"{len(sequence)} results, the live graph had {len(wanted)}"
+    for index, (item, other) in enumerate(zip(wanted, sequence, strict=True)):
+        if not same(item, other):
+            return f"eager, result {index} differs from the live graph's: {_short(item)} and {_short(other)}"
     return ""
 
 
-def input_difference(saved: SavedGraph, told: Path) -> str:
+def input_difference(saved: SavedGraph, path: Path) -> str:
     """What the loaded inputs are not, and the live ones were; those that are made up from `--inputs index` alone
     included."""
-    if not told.exists() or saved.inputs_record is None:
+    if not path.exists() or saved.inputs_record is None:
         return ""
-    kept = msgspec.json.decode(told.read_bytes())
+    kept = msgspec.json.decode(path.read_bytes())
     full = saved.record.stage in FULL_STAGES
     wanted = kept["facts"][full]
     index = msgspec.convert(kept["index"], InputsRecord)
-    for what, found in (("loaded", saved.inputs()), ("made up", live.inputs(saved.record, index, saved.tensors))):
-        for number, (one, other) in enumerate(
-            zip(wanted, msgspec.to_builtins(facts(found, autograd=full)), strict=True)
+    for what, result in (("loaded", saved.inputs()), ("made up", live.inputs(saved.record, index, saved.tensors))):
+        for number, (item, other) in enumerate(
+            zip(wanted, msgspec.to_builtins(facts(result, autograd=full)), strict=True)
         ):
-            if one != other:
-                return f"{what} input {number} is {other}, in the run it was {one}"
+            if item != other:
+                return f"{what} input {number} is {other}, in the run it was {item}"
     return ""
 
 
@@ -100,14 +100,14 @@ def synthesised(saved: SavedGraph) -> list[str]:
     ]
 
 
-def same(one: Any, other: Any) -> bool:
+def same(item: Any, other: Any) -> bool:
     """Whether two results are the same to the last bit, with the same dtype, shape and strides."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return type(one) is type(other) and (one == other or one != one)
+    if not isinstance(item, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(item) is type(other) and (item == other or item != item)
     facts = [
-        (x.dtype, x.shape, x.layout, x.layout is not torch.strided or x.stride(), x.is_quantized) for x in (one, other)
+        (x.dtype, x.shape, x.layout, x.layout is not torch.strided or x.stride(), x.is_quantized) for x in (item, other)
     ]
-    return facts[0] == facts[1] and _bytes(one) == _bytes(other)
+    return facts[0] == facts[1] and _bytes(item) == _bytes(other)
 
 
 def _bytes(value: torch.Tensor) -> bytes:
@@ -150,8 +150,8 @@ def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
     case = Case(saved).live(seed=0)
     watched = CompiledArtifacts()
     judge(case, "inductor", check="crash", watch=watched.compiling)
-    for what, told in (("graphs", watched.graphs), ("code", watched.code)):
-        lines = [[line for part in parts for line in part] for parts in (live[what], told)]
+    for what, reported in (("graphs", watched.graphs), ("code", watched.code)):
+        lines = [[line for part in parts for line in part] for parts in (live[what], reported)]
         if lines[0] != lines[1]:
             return "\n".join([f"different {what}:", *list(difflib.unified_diff(*lines, lineterm="", n=0))[:12]])
     return SAME
@@ -175,11 +175,11 @@ def cells(name: str, folder: Path, server: ForkServer, imports: Sequence[str]) -
     for saved, stage, reference in graphs:
         why = ""
         try:
-            told = reference.with_suffix(".json")
+            reported = reference.with_suffix(".json")
             why = input_difference(saved, reference.with_suffix(".inputs.json"))
             why = why or eager_difference(saved, reference, server)
             why = why or compiled_difference(
-                saved, server, json.loads(told.read_text()) if told.exists() else None, imports
+                saved, server, json.loads(reported.read_text()) if reported.exists() else None, imports
             )
         except GraphdbgError as error:
             why = f"refused: {error}"
@@ -194,7 +194,7 @@ def _reference(folder: Path, saved: SavedGraph) -> Path:
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
-    for program in (one.partition("=") for one in names):
+    for program in (name.partition("=") for name in names):
         __import__(program[2]) if program[2] else None
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     with ForkServer(
@@ -204,7 +204,7 @@ def main(folder: Path, names: Sequence[str]) -> None:
         warm="inductor",
         preload=JUDGING,
     ) as server:
-        for name, _, imported in (one.partition("=") for one in names):
+        for name, _, imported in (name.partition("=") for name in names):
             for cell in cells(name, folder / name, server, [imported] if imported else []):
                 print(json.dumps(cell), flush=True)
 

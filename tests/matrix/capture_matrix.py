@@ -63,12 +63,12 @@ class Row:
 
     def reasons(self) -> list[str]:
         """Every reason, with its stage."""
-        return [*self.lost, *(f"{stage}: {why}" for stage, found in self.cells.items() for why in found)]
+        return [*self.lost, *(f"{stage}: {why}" for stage, result in self.cells.items() for why in result)]
 
 
 def batch(programs: Sequence[Program], folder: Path, limit_s: float) -> list[Row]:
     """Records the programs in one process and judges them in a second one."""
-    rows = {one.name: Row(one) for one in programs}
+    rows = {program.name: Row(program) for program in programs}
     _python("capture_live", folder, list(rows), limit_s)
     done = [name for name in rows if (folder / name / "done").exists()]
     words = [f"{name}={rows[name].program.imports}" for name in done]
@@ -115,11 +115,11 @@ def matrix(programs: Sequence[Program], folder: Path, jobs: int = 1, size: int =
     """All rows, in order."""
     parts = [programs[at : at + size] for at in range(0, len(programs), size)]
     folders = [folder / f"batch{number}" for number in range(len(parts))]
-    for one in folders:
-        one.mkdir(parents=True)
+    for item in folders:
+        item.mkdir(parents=True)
     with ThreadPoolExecutor(jobs) as pool:
-        made = pool.map(lambda pair: batch(pair[0], pair[1], limit_s), zip(parts, folders, strict=True))
-        return [row for rows in made for row in told(rows)]
+        result = pool.map(lambda pair: batch(pair[0], pair[1], limit_s), zip(parts, folders, strict=True))
+        return [row for rows in result for row in told(rows)]
 
 
 def told(rows: list[Row]) -> list[Row]:
@@ -140,7 +140,7 @@ def told_before(page: Path) -> list[Row]:
         [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)
     ]
     stages = [name for heading in lines[0] for name, shown in HEADINGS.items() if shown == heading]
-    known = {one.name: one for one in ROWS}
+    known = {row.name: row for row in ROWS}
     rows: list[Row] = []
     for name, _, *cells, mark in lines[2:]:
         row = Row(known[name])
@@ -150,8 +150,8 @@ def told_before(page: Path) -> list[Row]:
         if mark == "no" or (mark != "yes" and not known[name].known):
             row.lost = [notes[number].partition(": ")[2] for number in re.findall(r"\[(\d+)\]", mark)]
         rows.append(row)
-    if rows and (found := re.search(r"hold whole \((\d+) graphs", text)):
-        rows[0].graphs = int(found[1])  # the page says their sum alone
+    if rows and (match := re.search(r"hold whole \((\d+) graphs", text)):
+        rows[0].graphs = int(match[1])  # the page says their sum alone
     return rows
 
 
@@ -204,10 +204,10 @@ def main() -> None:
     options.add_argument("--size", type=int, default=8, help="programs in a batch")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the runs there, which must not exist")
     chosen = options.parse_args()
-    programs = [one for one in ROWS if re.search(chosen.only, one.name)]
+    programs = [row for row in ROWS if re.search(chosen.only, row.name)]
     if chosen.list:
-        for one in programs:
-            print(f"{one.name:28} {one.kind:20} {one.mode:16} {one.about}")
+        for program in programs:
+            print(f"{program.name:28} {program.kind:20} {program.mode:16} {program.about}")
         return
     if chosen.keep:
         rows = matrix(programs, chosen.keep, chosen.jobs, chosen.size)
@@ -221,11 +221,11 @@ def main() -> None:
 
         if chosen.only and chosen.write.exists():
             before = {row.program.name: row for row in told_before(chosen.write)}
-            made = {row.program.name: row for row in rows}
-            for name in set(made) & set(before):
-                made[name].graphs = before[name].graphs
-            every = before | made
-            rows = [every[one.name] for one in ROWS if one.name in every]
+            built = {row.program.name: row for row in rows}
+            for name in set(built) & set(before):
+                built[name].graphs = before[name].graphs
+            every = before | built
+            rows = [every[row.name] for row in ROWS if row.name in every]
             lines = list(table(rows))
         write(chosen.write, lines, [row.program for row in rows])
     raise SystemExit(0 if all(row.whole for row in rows) else 1)

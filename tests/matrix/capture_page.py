@@ -51,6 +51,6 @@ _PATH = re.compile(r"(?:/[\w.+\-@<>:]+){2,}:? ?")
 
 def write(path: Path, lines: Sequence[str], programs: Sequence[Program]) -> None:
     """Writes the page anew. Paths of the runs, which are gone, are left out of the reasons."""
-    told = [_PATH.sub("", line) for line in lines]
-    about = [f"* `{one.name}`: {one.about}" for one in programs]
-    path.write_text("\n".join([HEAD, *told, "", "## The programs", "", *about, ""]))
+    messages = [_PATH.sub("", line) for line in lines]
+    about = [f"* `{program.name}`: {program.about}" for program in programs]
+    path.write_text("\n".join([HEAD, *messages, "", "## The programs", "", *about, ""]))

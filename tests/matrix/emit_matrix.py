@@ -52,8 +52,8 @@ def table(cells: Sequence[Cell], programs: Sequence[Program]) -> Iterator[str]:
     counts = Counter(cell.word for cell in cells)
     names = {cell.program for cell in cells}
     whole = [name for name in names if all(cell.word in ("runs", "stub") for cell in cells if cell.program == name)]
-    told = ", ".join(f"{counts[word]} {word}" for word in WORDS)
-    yield f"{len(cells)} graphs of {len(names)} programs: {told}; of {len(whole)} programs every graph's repro runs."
+    text = ", ".join(f"{counts[word]} {word}" for word in WORDS)
+    yield f"{len(cells)} graphs of {len(names)} programs: {text}; of {len(whole)} programs every graph's repro runs."
     yield from filter(None, [small(cells), linted(cells)])
 
 
@@ -71,15 +71,15 @@ def main() -> None:
     chosen = options.parse_args()
     if chosen.strange:
         custom_ops.source_of, custom_ops.known_schema = lambda _: None, lambda _: ""
-    programs = [one for one in ROWS if re.search(chosen.only, one.name)]
+    programs = [row for row in ROWS if re.search(chosen.only, row.name)]
     stages = set(filter(None, chosen.stages.split(",")))
     with tempfile.TemporaryDirectory(prefix="graphdbg-emit-runs-") as work, isolation.programs() as bare:
-        found = recorded(programs, Path(work), chosen.runs)
+        result = recorded(programs, Path(work), chosen.runs)
         wanted = [
             (program, stage, saved)
             for program in programs
-            if program.name in found
-            for stage, saved in graphs(found[program.name])
+            if program.name in result
+            for stage, saved in graphs(result[program.name])
             if not stages or stage in stages
         ]
 
@@ -88,7 +88,7 @@ def main() -> None:
             return _told(judged(Cell(program.name, stage), saved, bare, chosen.rung, keep))
 
         with ThreadPoolExecutor(chosen.jobs) as pool:
-            cells = list(pool.map(lambda one: made(*one), wanted))
+            cells = list(pool.map(lambda item: made(*item), wanted))
     print("\n".join(table(cells, programs)))
 
 

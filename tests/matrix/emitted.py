@@ -63,7 +63,13 @@ def record(programs: Sequence[Program], folder: Path) -> None:
     folder.mkdir(parents=True)
     with (folder / "log").open("w") as log:
         subprocess.run(
-            [sys.executable, "-m", "tests.matrix.capture_live", str(folder.resolve()), *(one.name for one in programs)],
+            [
+                sys.executable,
+                "-m",
+                "tests.matrix.capture_live",
+                str(folder.resolve()),
+                *(program.name for program in programs),
+            ],
             cwd=ROOT,
             check=False,
             stdout=log,
@@ -77,7 +83,7 @@ def recorded(programs: Sequence[Program], folder: Path, runs: Path | None) -> di
     if runs is None:
         for at in range(0, len(programs), 8):
             record(programs[at : at + 8], folder / f"batch{at}")
-    wanted = {one.name for one in programs}
+    wanted = {program.name for program in programs}
     return {path.name: path for path in (runs or folder).glob("batch*/*") if path.is_dir() and path.name in wanted}
 
 
@@ -128,8 +134,8 @@ def _run(script: Script, bare: ForkServer, keep: Path | None) -> tuple[int | Non
         trial = run_once(path, limit_s=240, bare=bare, seed=toolchain_seed())
         if keep:
             (folder / "output.txt").write_text(trial.output)
-        found = [line for line in trial.output.splitlines() if line.startswith(("cannot tell", "gone", "BUG"))]
-        last = found[-1:] or trial.output.strip().splitlines()[-1:]
+        results = [line for line in trial.output.splitlines() if line.startswith(("cannot tell", "gone", "BUG"))]
+        last = results[-1:] or trial.output.strip().splitlines()[-1:]
         raised = [line for line in trial.output.splitlines() if re.match(r"[\w.]*(Error|Exception)\b", line)]
         return trial.code, " ".join([*raised[-1:], *last])
 

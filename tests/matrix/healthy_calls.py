@@ -65,7 +65,7 @@ def costs(folder: Path) -> list[dict[str, Any]]:
         for line in file.read_text().splitlines():
             if (event := json.loads(line))["event"] == "call":
                 last[f"{file}{event['key']}"] = event
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for call in last.values():
         eager = {row["part"]: row["seconds"] for row in call["rows"] if row["rung"] == "eager"}
         alone = eager.get("backward") or eager.get("", 0.0)
@@ -74,8 +74,8 @@ def costs(folder: Path) -> list[dict[str, Any]]:
             shares = {
                 f"{row['rung']} {row['part'] or 'call'}": round(row["seconds"] / alone, 2) for row in call["rows"]
             }
-            found.append({"eager_s": alone, "cost": sum(call["seconds"].values()) / alone, "shares": shares})
-    return found
+            results.append({"eager_s": alone, "cost": sum(call["seconds"].values()) / alone, "shares": shares})
+    return results
 
 
 def judged(name: str, backend: str, port: int) -> dict[str, Any]:
@@ -91,11 +91,11 @@ def judged(name: str, backend: str, port: int) -> dict[str, Any]:
             return row | {"says": wrong[-300:]}
         began = time.monotonic()
         words = [sys.executable, "-m", "graphdbg", "triage", "-o", "found", "--", *program]
-        code, told, wrong = ran(words, folder, backend, port + 1)
-        kept = told.startswith(printed)
+        code, reported, wrong = ran(words, folder, backend, port + 1)
+        kept = reported.startswith(printed)
         if not kept:
             row["repeats"] = ran(program, folder, backend, port)[1] == printed
-        said = told[len(printed) :] if kept else told[told.find("\nweights ") + 1 :].partition("\n")[2]
+        said = reported[len(printed) :] if kept else reported[reported.find("\nweights ") + 1 :].partition("\n")[2]
         said = said.strip().splitlines()
         calls = costs(folder / "found")
         return row | {

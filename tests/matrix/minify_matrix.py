@@ -77,17 +77,17 @@ class Bench:
         out = (self.keep or self.folder) / f"{program.name}-{stage}"
         options = MinifyOptions("crash", self.rung, self.seed, imports=imports, verify=1, without=("needs",))
         try:
-            found = minifying.minify_saved(saved, out=out / "small", options=options)
-            case = load_graph(found.path)  # type: ignore[arg-type]
+            result = minifying.minify_saved(saved, out=out / "small", options=options)
+            case = load_graph(result.path)  # type: ignore[arg-type]
             cell.after, cell.bytes_after = len(list(nodes(case.record.graph))), input_bytes(case.record)
-            cell.queries = found.queries
+            cell.queries = result.queries
             cell.largest = max(_sizes(case.record.graph), default=0)
             cell.word = "broken"
             judged(cell, case, self.bare, self.rung, out / "program")
-            if found.verified != (1, 1):
+            if result.verified != (1, 1):
                 cell.word, cell.why = (
                     "broken",
-                    f"the saved case failed {found.verified[0]} of {found.verified[1]} times",
+                    f"the saved case failed {result.verified[0]} of {result.verified[1]} times",
                 )
         except GraphdbgError as error:
             cell.why = str(error)
@@ -106,12 +106,12 @@ class Bench:
 
 
 def _first_line(reply: Any) -> str:
-    told = (
+    reported = (
         f"{reply.error.message} {reply.output[-300:] if reply.status == 'lost' else ''}"
         if reply.error
         else reply.status
     )
-    return " ".join(told.split())[:500]
+    return " ".join(reported.split())[:500]
 
 
 def _sizes(body: GraphBody) -> Iterator[int]:
@@ -122,12 +122,12 @@ def _sizes(body: GraphBody) -> Iterator[int]:
 
 def chosen_graphs(program: Program, folder: Path, stages: str) -> Iterator[tuple[Program, str, SavedGraph]]:
     """The graphs of one program that are minified."""
-    found = dict(graphs(folder))
-    wanted = list(found) if stages == "all" else [name for name in stages.split(",") if name]
+    result = dict(graphs(folder))
+    wanted = list(result) if stages == "all" else [name for name in stages.split(",") if name]
     for group in [(name,) for name in wanted] or (FIRST, SECOND):
-        stage = next((name for name in group if name in found), None)
+        stage = next((name for name in group if name in result), None)
         if stage is not None:
-            yield program, stage, found[stage]
+            yield program, stage, result[stage]
 
 
 def main() -> None:
@@ -146,15 +146,15 @@ def main() -> None:
     )
     options.add_argument("-j", type=int, default=2, dest="jobs", help="minifications at a time")
     chosen = options.parse_args()
-    programs = [one for one in ROWS if re.search(chosen.only, one.name)]
-    known = {(one.program, one.stage): one for one in _kept(chosen.cells)}
+    programs = [row for row in ROWS if re.search(chosen.only, row.name)]
+    known = {(item.program, item.stage): item for item in _kept(chosen.cells)}
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-matrix-") as work:
-        found = recorded(programs, Path(work), chosen.runs)
+        result = recorded(programs, Path(work), chosen.runs)
         wanted = [
-            one
+            graph
             for each in programs
-            if each.name in found
-            for one in chosen_graphs(each, found[each.name], chosen.stages)
+            if each.name in result
+            for graph in chosen_graphs(each, result[each.name], chosen.stages)
         ]
         sys.path.append(work)
         with (
@@ -168,8 +168,10 @@ def main() -> None:
             def made(program: Program, stage: str, saved: SavedGraph) -> Reduced:
                 return known.get((program.name, stage)) or _told(bench.reduced(program, stage, saved), chosen.cells)
 
-            cells = list(pool.map(lambda one: made(*one), wanted))
-    cells += [Reduced(one.name, "", "cannot", "it was not recorded") for one in programs if one.name not in found]
+            cells = list(pool.map(lambda item: made(*item), wanted))
+    cells += [
+        Reduced(program.name, "", "cannot", "it was not recorded") for program in programs if program.name not in result
+    ]
     print("\n".join(table(cells)))
     if chosen.write:
         chosen.write.write_text(page(cells, __doc__ or ""))

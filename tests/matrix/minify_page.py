@@ -62,11 +62,11 @@ def sums(cells: Sequence[Reduced]) -> Iterator[str]:
     good = [name for name in names if all(cell.works for cell in cells if cell.program == name)]
     some = [name for name in names if any(cell.works for cell in cells if cell.program == name)]
     counts = Counter(cell.word for cell in cells)
-    told = ", ".join(f"{counts[word]} {word}" for word in (*WORDS, "cannot"))
+    text = ", ".join(f"{counts[word]} {word}" for word in (*WORDS, "cannot"))
     yield (
         f"{len(good)} of {len(names)} programs: every graph minified, its repro runs; {len(some)} with at "
         "least one such graph. "
-        f"{len(cells)} graphs: {told}."
+        f"{len(cells)} graphs: {text}."
     )
     done = [cell for cell in cells if cell.after]
     beside, large = sum(cell.sidecar for cell in done), sum(cell.largest > 8 for cell in done)
@@ -74,14 +74,16 @@ def sums(cells: Sequence[Reduced]) -> Iterator[str]:
     yield from filter(None, [small(cells), linted(cells)])
 
 
-def page(cells: Sequence[Reduced], told: str) -> str:
+def page(cells: Sequence[Reduced], text: str) -> str:
     """docs/minify-matrix.md. `told`: what the script says of itself."""
-    head, *rest = told.split("\n\n")
+    head, *rest = text.split("\n\n")
     commits = ", ".join(dict.fromkeys(cell.commit for cell in cells if cell.commit))
     rungs = ", ".join(dict.fromkeys(cell.rung for cell in cells if cell.rung))
-    made = f"Made by `tests/matrix/minify_matrix.py` at commit {commits} with torch {torch.__version__}, rung {rungs}."
+    result = (
+        f"Made by `tests/matrix/minify_matrix.py` at commit {commits} with torch {torch.__version__}, rung {rungs}."
+    )
     return "\n".join(
-        ["# The capture matrix, minified", "", head, "", rest[-1].strip(), "", made, "", *table(cells), ""]
+        ["# The capture matrix, minified", "", head, "", rest[-1].strip(), "", result, "", *table(cells), ""]
     )
 
 

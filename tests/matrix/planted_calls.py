@@ -63,7 +63,7 @@ def asked(words: list[str], folder: Path, name: str, limit_s: float = 600) -> tu
 def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
     """The row of one case."""
     began, graphdbg = time.monotonic(), [sys.executable, "-m", "graphdbg"]
-    code, told = asked(
+    code, reported = asked(
         [*graphdbg, "triage", "--json", "--full", "-o", "found", "--", *laid(case, folder)], folder, "triage"
     )
     row: dict[str, Any] = {
@@ -74,11 +74,11 @@ def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
     }
     if code not in (0, 1, 4):
         return row
-    found = json.loads(told)
-    at = next((call for call in found["calls"] if call["key"] == found["at"]), None)
-    failed = next((one for one in at["rows"] if one["verdict"] == "fails"), {}) if at else {}
+    document = json.loads(reported)
+    at = next((call for call in document["calls"] if call["key"] == document["at"]), None)
+    failed = next((row for row in at["rows"] if row["verdict"] == "fails"), {}) if at else {}
     names = ("verdict", "layer", "kind", "where", "next", "reason", "repro", "repro_rate", "without_fault")
-    row |= {key: found.get(key) for key in names} | {"rung": failed.get("rung", "")}
+    row |= {key: document.get(key) for key in names} | {"rung": failed.get("rung", "")}
     row |= {
         "function": at["function"] if at else "",
         "call": at["number"] if at else None,
@@ -123,11 +123,11 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         if (row := known.get(name)) is None:
             lines.append(f"| {name} | not run | | | | |")
             continue
-        told = ", ".join(row["wrong"]) or "named"
-        told += f"; repro {row['repro']}, {row['repro_rate']}" if "repro" in row and name in AROUND else ""
-        told += f"; next: exit {row['minify']}" if "minify" in row else ""
+        text = ", ".join(row["wrong"]) or "named"
+        text += f"; repro {row['repro']}, {row['repro_rate']}" if "repro" in row and name in AROUND else ""
+        text += f"; next: exit {row['minify']}" if "minify" in row else ""
         lines.append(
-            f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {told} |"
+            f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {text} |"
         )
     shown = sum(row.get("repro") == "shows" for name, row in known.items() if name in AROUND)
     sums = [f"{sum(not known[name]['wrong'] for name in of if name in known)} of {len(of)}" for of in (GRAPHS, AROUND)]

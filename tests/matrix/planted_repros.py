@@ -86,12 +86,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")"""
 
 def cases() -> list[tuple[str, str, str]]:
     """Model, kind and module, along the diagonals: every kind among the first 17."""
-    found = []
+    results = []
     for step in range(len(KINDS)):
         for at, model in enumerate(MODELS):
             kind = list(KINDS)[(step * 5 + at) % len(KINDS)]
-            found.append((model, kind, KINDS[kind][at % len(KINDS[kind])]))
-    return found
+            results.append((model, kind, KINDS[kind][at % len(KINDS[kind])]))
+    return results
 
 
 def environment(kind: str, folder: Path, *, alone: bool = False) -> dict[str, str]:
@@ -132,9 +132,9 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
     dump = [*graphdbg, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(PROGRAM), model, module]
     row["dump"], ends = ran(dump, folder, "dump", 40 if kind == "hang" else 300, kind)
     words = ["--import", module, "--max-time", str(seconds), *FLAGS.get(kind, []), "--json", "--full", "-o", "out"]
-    row["minify"], told = ran([*graphdbg, "minify", *words, "run"], folder, "minify", seconds + 600, kind)
+    row["minify"], reported = ran([*graphdbg, "minify", *words, "run"], folder, "minify", seconds + 600, kind)
     done: dict[str, Any] = {}
-    for line in told.splitlines():
+    for line in reported.splitlines():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             done = event if event.get("event") == "done" else done
@@ -153,7 +153,7 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
             asked = [
                 pool.submit(ran, [*alone, *more], folder, f"repro{at}", limit, kind) for at, more in enumerate(flags)
             ]
-            runs = [one.result() for one in asked]
+            runs = [item.result() for item in asked]
         row["codes"], row["without"] = [code for code, _ in runs[:3]], runs[3][0]
         row["says"] = next((line for line in reversed(runs[0][1].splitlines()) if line.strip()), "")[:200]
         row["entry"] = (re.search(r"\(entered ([^)]*)\)", repro.read_text()) or [""])[0]
@@ -179,25 +179,25 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [f"| kind | {' | '.join(MODELS)} |", "|---" * (len(MODELS) + 1) + "|"]
     for kind in KINDS:
         cells = [known.get((kind, model)) for model in MODELS]
-        told = [
+        messages = [
             f"{word(row)} {row['original_nodes'] or '-'}→{row['nodes'] or '-'}" if row else "not run" for row in cells
         ]
-        lines.append(f"| {kind} | {' | '.join(told)} |")
+        lines.append(f"| {kind} | {' | '.join(messages)} |")
     sums = Counter(map(word, known.values()))
-    counts = ", ".join(f"{count} {one}" for one, count in sums.most_common())
+    counts = ", ".join(f"{count} {item}" for item, count in sums.most_common())
     bad = [row for row in known.values() if word(row) not in ("good", "no fault")]
     odd = [f"* {row['model']}, {row['kind']}: {row['why'] or row.get('says', '')}" for row in bad]
     limits = ", ".join(f"{limit} s" for limit in sorted({row["max_time"] for row in known.values()}))
     alike = sum(row["nodes"] == row["original_nodes"] for row in known.values())
     on = Counter(row["torch"].partition("+")[0] for row in known.values())
-    where = ", ".join(f"{count} on torch {one}" for one, count in on.items())
-    told = (
+    where = ", ".join(f"{count} on torch {item}" for item, count in on.items())
+    messages = (
         f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run ({where}): {counts or 'none'}. A search had "
         "`--max-time`"
     )
     again = [row for row in rows if known[row["kind"], row["model"]] is not row and word(row) != "good"]
     before = "; ".join(f"{row['model']}, {row['kind']} ({word(row)} on torch {row['torch']})" for row in again)
-    lines += ["", told, f"{limits}, within which {alike} of them found nothing smaller."]
+    lines += ["", messages, f"{limits}, within which {alike} of them found nothing smaller."]
     return [*lines, *(["", f"Run again: {before}."] if again else []), *([""] if odd else []), *odd]
 
 

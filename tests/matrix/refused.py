@@ -47,8 +47,8 @@ def programs() -> list[Program]:
         r'^    Program\("(\w+)",(.*)\),?$', (HERE.parent / "models" / "capture_programs.py").read_text(), re.MULTILINE
     )
     models = re.findall(r"^def ([a-z]\w*)\(", TRANSFORMERS.read_text(), re.MULTILINE)
-    made = [Program(name, MATRIX, _imports(rest)) for name, rest in rows]
-    return made + [Program(name, MODELS, IMPORTS.get(name, "")) for name in models]
+    built = [Program(name, MATRIX, _imports(rest)) for name, rest in rows]
+    return built + [Program(name, MODELS, IMPORTS.get(name, "")) for name in models]
 
 
 def _imports(rest: str) -> str:
@@ -59,7 +59,7 @@ def _imports(rest: str) -> str:
 def record(chosen: Sequence[Program], folder: Path, limit_s: float) -> None:
     """Records programs of one suite: those of the matrix in one process, a model in one of its own."""
     if chosen[0].suite == MATRIX:
-        words = ["-m", "tests.matrix.capture_live", str(folder), *(one.name for one in chosen)]
+        words = ["-m", "tests.matrix.capture_live", str(folder), *(item.name for item in chosen)]
     else:
         (folder / chosen[0].name).mkdir()
         words = [
@@ -87,7 +87,7 @@ def record(chosen: Sequence[Program], folder: Path, limit_s: float) -> None:
                 cwd=ROOT,
             )
         except subprocess.TimeoutExpired:
-            print(f"{', '.join(one.name for one in chosen)}: took longer than {limit_s:.0f} s each", file=sys.stderr)
+            print(f"{', '.join(item.name for item in chosen)}: took longer than {limit_s:.0f} s each", file=sys.stderr)
 
 
 def loaded(program: Program, folder: Path) -> dict[str, Any]:
@@ -131,10 +131,12 @@ def run(chosen: Sequence[Program], rows: Path, size: int, until: float, limit_s:
             except ImportError as error:
                 print(f"{program.name}: {error}", file=sys.stderr)
     done = {row["program"] for row in read(rows)}
-    waiting = [one for one in chosen if one.name not in done]
+    waiting = [item for item in chosen if item.name not in done]
     while waiting and time.monotonic() < until:
-        batch = [one for one in waiting if one.suite == waiting[0].suite][: size if waiting[0].suite == MATRIX else 1]
-        waiting = [one for one in waiting if one not in batch]
+        batch = [item for item in waiting if item.suite == waiting[0].suite][
+            : size if waiting[0].suite == MATRIX else 1
+        ]
+        waiting = [item for item in waiting if item not in batch]
         with tempfile.TemporaryDirectory(prefix="graphdbg-refused-") as work:
             record(batch, Path(work), limit_s)
             for program in batch:
@@ -146,7 +148,7 @@ def run(chosen: Sequence[Program], rows: Path, size: int, until: float, limit_s:
 
 def told(row: dict[str, Any]) -> str:
     """A row in a few words."""
-    refused = "".join(f"; {one['id']}: {one['why']}" for one in row["refused"])
+    refused = "".join(f"; {item['id']}: {item['why']}" for item in row["refused"])
     return row.get("error") or f"{row['graphs']} graphs, {len(row['refused'])} refused{refused}"[:300]
 
 
@@ -159,11 +161,11 @@ def page(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The page: how many graphs load, and a line for each reason why one does not."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for row in rows:
-        for one in row["refused"]:
-            found = re.search(r"'([^']+)'|type ([\w.]+)|(\w+ tensors)", one["why"])
-            what = next((text for text in found.groups() if text), "") if found else ""
-            fix = re.sub(r"\bof \w+ behind", "of its compile behind", one["fix"])
-            groups.setdefault((what, one["why"], fix), []).append((row["program"], one["stage"]))
+        for item in row["refused"]:
+            match = re.search(r"'([^']+)'|type ([\w.]+)|(\w+ tensors)", item["why"])
+            what = next((text for text in match.groups() if text), "") if match else ""
+            fix = re.sub(r"\bof \w+ behind", "of its compile behind", item["fix"])
+            groups.setdefault((what, item["why"], fix), []).append((row["program"], item["stage"]))
     graphs, refused = sum(row["graphs"] for row in rows), sum(len(row["refused"]) for row in rows)
     failed = [row for row in rows if row.get("error")]
     for suite in (MATRIX, MODELS):
@@ -210,20 +212,20 @@ def main() -> None:
     torch = importlib.metadata.version("torch")
     rows: Path = chosen.out or ROOT / ".cache" / f"refused-{torch}.jsonl"
     rows.parent.mkdir(parents=True, exist_ok=True)
-    wanted = [one for one in programs() if re.search(chosen.only, one.name)]
+    wanted = [program for program in programs() if re.search(chosen.only, program.name)]
     if chosen.anew:
-        names = {one.name for one in wanted}
+        names = {item.name for item in wanted}
         kept = [row for row in read(rows) if row["program"] not in names]
         rows.write_text("".join(json.dumps(row) + "\n" for row in kept))
     run(wanted, rows, chosen.size, time.monotonic() + chosen.max_time, chosen.limit)
-    order = {one.name: at for at, one in enumerate(programs())}
-    found = sorted((row for row in read(rows) if row["program"] in order), key=lambda row: order[row["program"]])
-    lines = list(page(found))
+    order = {item.name: at for at, item in enumerate(programs())}
+    ordered = sorted((row for row in read(rows) if row["program"] in order), key=lambda row: order[row["program"]])
+    lines = list(page(ordered))
     print("\n".join(lines))
     if chosen.write:
         head = HEAD.format(version=importlib.metadata.version("transformers"), torch=torch)
         chosen.write.write_text("\n".join([head, *lines, ""]))
-    raise SystemExit(0 if {one.name for one in wanted} <= {row["program"] for row in found} else 1)
+    raise SystemExit(0 if {item.name for item in wanted} <= {row["program"] for row in ordered} else 1)
 
 
 if __name__ == "__main__":

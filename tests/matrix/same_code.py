@@ -166,8 +166,8 @@ def pin_counters() -> None:
     for module, path in _COUNTERS:
         *owners, name = path.split(".")
         owner: Any = import_module(module)
-        for one in owners:
-            owner = getattr(owner, one, None)
+        for item in owners:
+            owner = getattr(owner, item, None)
         if hasattr(owner, name):
             setattr(owner, name, itertools.count(0))
     # a hit forgets that an operator returned one tensor twice: other code than after a miss
@@ -179,20 +179,20 @@ def first_difference(stock: Codes, ours: Codes) -> str | None:
     if len(stock.texts) != len(ours.texts):
         return f"{len(stock.texts)} graphs, ours {len(ours.texts)}"
     for number, (theirs, mine) in enumerate(zip(stock.texts, ours.texts, strict=True)):
-        for at, (one, other) in enumerate(itertools.zip_longest(normal(theirs), normal(mine)), 1):
-            if one != other:
-                return f"graph {number} line {at}: {one!r} | {other!r}"
+        for at, (item, other) in enumerate(itertools.zip_longest(normal(theirs), normal(mine)), 1):
+            if item != other:
+                return f"graph {number} line {at}: {item!r} | {other!r}"
     for number, (theirs, mine) in enumerate(itertools.zip_longest(stock.kept, ours.kept)):
         for name in KEPT:
-            one, other = ("".join(normal((kept or {}).get(name, "missing"))) for kept in (theirs, mine))
-            if one != other:
-                return f"graph {number}, {name}: {_around(one, other)}"
+            item, other = ("".join(normal((kept or {}).get(name, "missing"))) for kept in (theirs, mine))
+            if item != other:
+                return f"graph {number}, {name}: {_around(item, other)}"
     return None
 
 
-def _around(one: str, other: str) -> str:
-    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return f"...{one[max(0, at - 40) : at + 60]!r} | ...{other[max(0, at - 40) : at + 60]!r}"
+def _around(text: str, other: str) -> str:
+    at = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+    return f"...{text[max(0, at - 40) : at + 60]!r} | ...{other[max(0, at - 40) : at + 60]!r}"
 
 
 _NAMES = (
@@ -236,7 +236,7 @@ def torch_raising() -> Iterator[None]:
         )
     }
     method = stock_module._InProcessFxCompile.codegen_and_compile
-    codes: dict[FunctionType, Any] = {one: one.__code__ for one in (*functions.values(), method)}
+    codes: dict[FunctionType, Any] = {item: item.__code__ for item in (*functions.values(), method)}
     try:
         for function in codes:
             function.__code__ = raise_instead(function.__name__).__code__
@@ -264,11 +264,11 @@ def run_by(cell: Cell, compile_it: Compile) -> list[Tensor]:
     ):
         compiled = torch.compile(module, backend=lambda gm, given: compile_it(gm, given))
         torch.manual_seed(1)
-        made = compiled(*inputs)
-        values = list(made) if isinstance(made, tuple) else [made]
+        result = compiled(*inputs)
+        values = list(result) if isinstance(result, tuple) else [result]
         if cell.mode.startswith("train"):
             sum(value.float().square().mean() for value in values).backward()
-            values += [one.grad for one in module.parameters() if one.grad is not None]
+            values += [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
     return [value.detach() for value in values]
 
 

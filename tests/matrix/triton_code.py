@@ -47,9 +47,9 @@ def code_of(graph: Graph, target: str) -> tuple[list[str], list[CompiledRow]]:
     fakes, mode = shared_fakes(gm, graph.inputs, False)
     chip = target_of(target)
     with tempfile.TemporaryDirectory() as folder, no_caches(), patterns_without_device(), pretending(chip):
-        made = retargeted(gm, fakes, mode)
+        result = retargeted(gm, fakes, mode)
         watch = _Wrappers()
-        enter(made.gm, made.fakes, ReplaySpec(graph.stage), Pipeline([watch], until="codegen"))
+        enter(result.gm, result.fakes, ReplaySpec(graph.stage), Pipeline([watch], until="codegen"))
         names = [name for text in watch.texts for name in triton_sources(text)]
         return names, [row for text in watch.texts for row in emitted_kernels(text, chip, ["ptx"], Path(folder), {})]
 
@@ -67,7 +67,7 @@ def main() -> int:
         f"{'most regs':>11}{'spills':>8}{'s':>7}"
     )
     for name in given.models.split(","):
-        for graph in (one for one in graphs_of(name) if one.stage in ("forward", "backward", "inference")):
+        for graph in (item for item in graphs_of(name) if item.stage in ("forward", "backward", "inference")):
             for target in given.targets.split(","):
                 began = time.perf_counter()
                 names, rows = code_of(graph, target)

@@ -26,7 +26,7 @@ STAGES = ("forward", "backward", "joint", "dynamo", "inference")
 
 def rows(model: str, way: str, stages: tuple[str, ...]) -> Iterator[tuple[Graph, CheckedKernels]]:
     """Each graph of a model, checked. Graphs of one capture share symbols, so each is of its own."""
-    present = [index for index, one in enumerate(graphs_of(model, **WAYS[way])) if one.stage in stages]
+    present = [index for index, item in enumerate(graphs_of(model, **WAYS[way])) if item.stage in stages]
     for index in present:
         graph = graphs_of(model, **WAYS[way])[index]
         ambient = Ambient(autocast={"cpu": "bfloat16"} if way == "bfloat16" and graph.stage == "dynamo" else {})
@@ -46,14 +46,14 @@ def main() -> None:
         for way in asked.ways.split(","):
             if (model, way) in REFUSED:
                 continue
-            for graph, found in rows(model, way, tuple(asked.stages.split(","))):
-                graphs, launches = graphs + 1, launches + found.launches
-                reports += len(found.findings)
-                said = f"{len(found.findings)} findings, {len(found.notes)} notes"
-                said += f", {found.verdict[:150]}" if found.cannot or found.wrong else ""
-                print(f"{model:24} {way:9} {graph.stage:9} {found.launches:3} launches  {said}", flush=True)
-                for one in (*found.findings, *found.notes):
-                    print(f"    {one}")
+            for graph, result in rows(model, way, tuple(asked.stages.split(","))):
+                graphs, launches = graphs + 1, launches + result.launches
+                reports += len(result.findings)
+                said = f"{len(result.findings)} findings, {len(result.notes)} notes"
+                said += f", {result.verdict[:150]}" if result.cannot or result.wrong else ""
+                print(f"{model:24} {way:9} {graph.stage:9} {result.launches:3} launches  {said}", flush=True)
+                for item in (*result.findings, *result.notes):
+                    print(f"    {item}")
     print(f"{reports} reports in {graphs} graphs, {launches} launches")
     sys.exit(1 if reports else 0)
 

@@ -79,7 +79,7 @@ class Row:
     def cells(self) -> list[str]:
         """The line's words."""
         error = "-" if self.error is None else f"{self.error:.1e}"
-        count = [str(one) for one in (len(self.count.kernels), self.count.launches, self.count.programs)]
+        count = [str(item) for item in (len(self.count.kernels), self.count.launches, self.count.programs)]
         return [
             self.graph.model,
             self.way,
@@ -97,7 +97,7 @@ def rows(model: str, way: str, stages: tuple[str, ...] = STAGES) -> Iterator[Row
     share."""
     if (model, way) in UNTRACED:
         return
-    present = [index for index, one in enumerate(graphs_of(model, **WAYS[way])) if one.stage in stages]
+    present = [index for index, item in enumerate(graphs_of(model, **WAYS[way])) if item.stage in stages]
     for index in present:
         yield row(graphs_of(model, **WAYS[way])[index], way)
 
@@ -111,7 +111,7 @@ def row(graph: Graph, way: str = "static") -> Row:
     ambient = Ambient(autocast={"cpu": "bfloat16"} if way == "bfloat16" and graph.stage == "dynamo" else {})
     spec = ReplaySpec(graph.stage, graph.kwargs, ambient, dynamic=graph.dynamic)
     outcome = judge(Live(graph.gm, graph.inputs, spec), rung)
-    errors = [one.rung for one in outcome.errors if one.rung is not None]
+    errors = [error.rung for error in outcome.errors if error.rung is not None]
     count = getattr(rung, "count", Counting())
     return Row(graph, way, outcome.text, count, max(errors, default=None), outcome.seconds, eager_s)
 
@@ -123,17 +123,17 @@ def main() -> None:
     parser.add_argument("--stages", default=",".join(STAGES))
     asked = parser.parse_args()
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")
-    made: list[Row] = []
+    built: list[Row] = []
     for model in asked.models or list(MODELS):
         for way in asked.ways.split(","):
-            for one in rows(model, way, tuple(asked.stages.split(","))):
-                print("| " + " | ".join(one.cells()) + " |", flush=True)
-                made.append(one)
-    right = sum(one.agrees for one in made)
-    programs = sum(one.count.programs for one in made)
-    launches = sum(one.count.launches for one in made)
-    print(f"\n{right} of {len(made)} graphs agree with eager; {programs} programs of {launches} launches")
-    sys.exit(0 if right == len(made) else 1)
+            for item in rows(model, way, tuple(asked.stages.split(","))):
+                print("| " + " | ".join(item.cells()) + " |", flush=True)
+                built.append(item)
+    right = sum(item.agrees for item in built)
+    programs = sum(item.count.programs for item in built)
+    launches = sum(item.count.launches for item in built)
+    print(f"\n{right} of {len(built)} graphs agree with eager; {programs} programs of {launches} launches")
+    sys.exit(0 if right == len(built) else 1)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ SETTINGS = ("backend_hash", "autotune_local_cache", "autotune_remote_cache", "st
 
 def inner_graphs(model: str) -> list[Graph]:
     """Those that the inner compiler gets."""
-    return [one for one in graphs_of(model) if one.stage in INNER]
+    return [item for item in graphs_of(model) if item.stage in INNER]
 
 
 def save(model: str, target: str, out: Path) -> None:
@@ -101,10 +101,10 @@ def write_ptx(known: Launches, folder: Path) -> None:
 
 def different(known: Launches) -> dict[str, Launch]:
     """One launch for each source and configuration, by a name for its file."""
-    found: dict[tuple[str, str], Launch] = {}
-    for one in known.launches:
-        found.setdefault((one.source, one.config_text()), one)
-    return {one.folder: one for one in found.values()}
+    results: dict[tuple[str, str], Launch] = {}
+    for launch in known.launches:
+        results.setdefault((launch.source, launch.config_text()), launch)
+    return {item.folder: item for item in results.values()}
 
 
 def bare_ptx(text: str) -> list[str]:
@@ -134,14 +134,14 @@ def bare_source(text: str) -> list[str]:
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def first_difference(one: Sequence[str], other: Sequence[str]) -> str:
+def first_difference(ours: Sequence[str], other: Sequence[str]) -> str:
     """The first lines that differ, of two texts."""
-    for mine, theirs in zip(one, other, strict=False):
+    for mine, theirs in zip(ours, other, strict=False):
         if mine != theirs:
             at = next((place for place, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), 0)
             cut = slice(max(0, at - 60), at + 140)
             return f"    pretended: {mine[cut]}\n    real:      {theirs[cut]}"
-    return f"    {len(one)} lines against {len(other)}"
+    return f"    {len(ours)} lines against {len(other)}"
 
 
 def stock_sources(graph: Graph) -> dict[str, str]:
@@ -150,9 +150,9 @@ def stock_sources(graph: Graph) -> dict[str, str]:
     fakes, mode = shared_fakes(gm, graph.inputs, False)
     codes: list[str] = []
     with no_caches(), t.kernels_made_by(lambda name, source: None):
-        made = retargeted(gm, fakes, mode)
+        result = retargeted(gm, fakes, mode)
         with watching_compiles(lambda gm: None, codes.append):
-            rung("inductor").build(made.gm, made.fakes, ReplaySpec(graph.stage, graph.kwargs))
+            rung("inductor").build(result.gm, result.fakes, ReplaySpec(graph.stage, graph.kwargs))
     return triton_sources("\n".join(codes))
 
 
@@ -181,8 +181,8 @@ class Results:
 
 def launch_all(known: Launches, row: dict[str, Any], results: Results, limits: Ceilings, timed: int) -> None:
     """Step 2 for one graph."""
-    by_size = sorted(known.launches, key=lambda one: -((one.bytes_read or 0) + (one.bytes_written or 0)))
-    largest = {one.folder for one in by_size[:timed]}
+    by_size = sorted(known.launches, key=lambda item: -((item.bytes_read or 0) + (item.bytes_written or 0)))
+    largest = {item.folder for item in by_size[:timed]}
     for launch in known.launches:
         try:
             with tempfile.TemporaryDirectory() as folder:
@@ -193,11 +193,11 @@ def launch_all(known: Launches, row: dict[str, Any], results: Results, limits: C
                 launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text()
             )
             judged.died = f"{type(error).__name__}: {said}"
-        for one in judged.arguments:
+        for argument in judged.arguments:
             for way in ("interpreter", "eager"):
-                found = getattr(one, way)
-                row[f"{way}_compared"] += found is not None
-                row[way] = max(row[way], found.error or 0.0 if found is not None else 0.0)
+                result = getattr(argument, way)
+                row[f"{way}_compared"] += result is not None
+                row[way] = max(row[way], result.error or 0.0 if result is not None else 0.0)
         row["launches"] += 1
         row["agree"] += judged.ok
         row["died"] += bool(judged.died)
@@ -265,7 +265,7 @@ def on_gpu(models: Sequence[str], out: Path, limits: Ceilings, timed: int) -> Re
 def save_all(models: Sequence[str], target: str, out: Path, jobs: int) -> None:
     """Step 1, a process for each model."""
 
-    def one(model: str) -> None:
+    def model_in_child(model: str) -> None:
         cache = str(out / "caches" / model)
         hidden = {"CUDA_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
         env = {**os.environ, **hidden, "TRITON_CACHE_DIR": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}-inductor"}
@@ -275,7 +275,7 @@ def save_all(models: Sequence[str], target: str, out: Path, jobs: int) -> None:
             emit(f"saving {model} ended with {done.returncode}:\n{done.stderr[-2000:]}", as_json=False)
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one, models))
+        list(pool.map(model_in_child, models))
 
 
 def main() -> int:

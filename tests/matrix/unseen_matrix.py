@@ -107,7 +107,7 @@ def _counted_program(name: str, backend: str, way: str, folder: Path) -> dict[st
     if way != WAYS[0]:
         recording = graphdbg.record(folder / f"{name}-{backend}-{WAYS.index(way)}", compiled_autograd=way == WAYS[2])
     with recording:
-        return counted(lambda: {**PROGRAMS, **{one.name: one for one in HOOKED}}[name].run(backend))
+        return counted(lambda: {**PROGRAMS, **{item.name: item for item in HOOKED}}[name].run(backend))
 
 
 def row_of(name: str, backend: str) -> dict[str, Any]:
@@ -116,15 +116,15 @@ def row_of(name: str, backend: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="graphdbg-unseen-") as folder:
         plain, *others = [in_child(name, backend, way, Path(folder)) for way in WAYS]
     lines = [f"{plain['told']}"] if "told" in plain else []
-    for way, found in zip(WAYS[1:], others, strict=True):
-        keys = [key for key in {**plain, **found} if found.get(key) != plain.get(key)]
-        frames = [one.get("frames", {}).get("total", 0) for one in (found, plain)]
+    for way, result in zip(WAYS[1:], others, strict=True):
+        keys = [key for key in {**plain, **result} if result.get(key) != plain.get(key)]
+        frames = [item.get("frames", {}).get("total", 0) for item in (result, plain)]
         if way == WAYS[2] and "frames" in keys and frames[0] < frames[1]:
             keys.remove(
                 "frames"
             )  # of torch's own, around the backward of a compiled part, which is captured and not run
-        lines += [f"{way}: {key} {found.get(key)}, not {plain.get(key)}" for key in keys]
-        lines += [f"{way}: Dynamo saw {found['ours']}"] if found.get("ours") else []
+        lines += [f"{way}: {key} {result.get(key)}, not {plain.get(key)}" for key in keys]
+        lines += [f"{way}: Dynamo saw {result['ours']}"] if result.get("ours") else []
     return {"program": name, "backend": backend, "different": lines, "plain": plain}
 
 
@@ -201,8 +201,8 @@ def page(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             plain.get("compiles", ""),
             plain.get("recompiles", ""),
         ]
-        told = f"[{len(notes)}]" if row["different"] else "refused alike" if plain.get("error") else "equal"
-        yield f"| {row['program']} | {row['backend']} | {' | '.join(map(str, counts))} | {told} |"
+        reported = f"[{len(notes)}]" if row["different"] else "refused alike" if plain.get("error") else "equal"
+        yield f"| {row['program']} | {row['backend']} | {' | '.join(map(str, counts))} | {reported} |"
     yield ""
     yield from (f"{number}. {' '.join(note.split())[:700]}" for number, note in enumerate(notes, 1))
 
@@ -222,7 +222,7 @@ def main() -> int:
 
     from tests.models.capture_programs import HOOKED, ROWS
 
-    names = [one.name for one in [*ROWS, *HOOKED] if not one.api and one.ranks == 1]
+    names = [item.name for item in [*ROWS, *HOOKED] if not item.api and item.ranks == 1]
     places = {(name, backend): at for at, (name, backend) in enumerate((a, b) for a in names for b in BACKENDS)}
     wanted = {
         (name, backend) for name in names if re.search(chosen.only, name) for backend in chosen.backends.split(",")
@@ -230,18 +230,20 @@ def main() -> int:
     file: Path = chosen.out or ROOT / ".cache" / f"unseen-{torch.__version__}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     text = file.read_text() if file.exists() else ""
-    found = {
+    results = {
         (row["program"], row["backend"]): row for row in map(json.loads, text[: text.rfind("\n") + 1].splitlines())
     }
-    found = {pair: row for pair, row in found.items() if pair in places and not (chosen.anew and pair in wanted)}
-    file.write_text("".join(json.dumps(row) + "\n" for row in found.values()))
-    for row in matrix(sorted(wanted - set(found), key=places.__getitem__), chosen.jobs):
-        found[row["program"], row["backend"]] = row
+    results = {pair: row for pair, row in results.items() if pair in places and not (chosen.anew and pair in wanted)}
+    file.write_text("".join(json.dumps(row) + "\n" for row in results.values()))
+    for row in matrix(sorted(wanted - set(results), key=places.__getitem__), chosen.jobs):
+        results[row["program"], row["backend"]] = row
         with file.open("a") as rows:
             rows.write(json.dumps(row) + "\n")
     if chosen.write:
-        chosen.write.write_text("\n".join([*page([found[pair] for pair in sorted(found, key=places.__getitem__)]), ""]))
-    different = {f"{a} under {b}": found[a, b]["different"] for a, b in sorted(wanted) if found[a, b]["different"]}
+        chosen.write.write_text(
+            "\n".join([*page([results[pair] for pair in sorted(results, key=places.__getitem__)]), ""])
+        )
+    different = {f"{a} under {b}": results[a, b]["different"] for a, b in sorted(wanted) if results[a, b]["different"]}
     print(json.dumps({"runs": len(wanted), "different": different}, indent=1))
     return 1 if different else 0
 

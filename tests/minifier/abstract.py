@@ -173,13 +173,13 @@ def core(result: Minified) -> set[int]:
 def main(out: str, log: str, jobs: str, *more: str) -> None:
     problem = Abstract(transformer(300), needs([30, 170, 270]), log=Path(log), delay_s=0.005)
     result = run(problem, Path(out), resume="--resume" in more, jobs=int(jobs))
-    told = {
+    messages = {
         "core": sorted(core(result)),
         "history": result.history,
         "queries": result.queries,
         "verified": result.verified,
     }
-    Path(out, "told.json").write_text(json.dumps(told))
+    Path(out, "told.json").write_text(json.dumps(messages))
     os._exit(0)
 
 

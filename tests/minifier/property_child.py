@@ -17,9 +17,9 @@ def run(payload: dict[str, Any]) -> dict[str, Any]:
     forget_copied_tables()
     ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "graphdbg"}
     sys.modules.update(dict.fromkeys(ours))  # type: ignore[arg-type]
-    sys.argv, told = [payload["program"], *payload["flags"]], io.StringIO()
+    sys.argv, reported = [payload["program"], *payload["flags"]], io.StringIO()
     os.chdir(payload["folder"])
-    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+    with contextlib.redirect_stdout(reported), contextlib.redirect_stderr(reported):
         try:
             runpy.run_path(payload["program"], run_name="__main__")
             code: Any = 0
@@ -30,9 +30,9 @@ def run(payload: dict[str, Any]) -> dict[str, Any]:
         finally:
             sys.modules.update(ours)
     if isinstance(code, str):
-        told.write(code)
+        reported.write(code)
         code = 1
-    return {"code": int(code or 0), "output": told.getvalue()}
+    return {"code": int(code or 0), "output": reported.getvalue()}
 
 
 def _hooked(error: Exception) -> Any:

@@ -47,36 +47,36 @@ class Server:
 
 
 def asking(*answers: TaskResult, wanted: Signature | None = None, limit_s: float = 60.0, **options: Any) -> Querying:
-    made = Querying(Server(*answers), MinifyOptions(**options), limit_s)  # type: ignore[arg-type]
+    querying = Querying(Server(*answers), MinifyOptions(**options), limit_s)  # type: ignore[arg-type]
     if wanted is not None:
-        made.want(wanted, 1.0)
-    return made
+        querying.want(wanted, 1.0)
+    return querying
 
 
 def slow(seconds: float | None) -> TaskResult:
-    found = None if seconds is None else Signature("slow", "run", size=seconds)
-    return TaskResult(0, "done", value={"signature": msgspec.to_builtins(found)}, seconds=1.0)
+    result = None if seconds is None else Signature("slow", "run", size=seconds)
+    return TaskResult(0, "done", value={"signature": msgspec.to_builtins(result)}, seconds=1.0)
 
 
 HANG = Signature("hang", "run")
 
 
 def test_the_limit_of_a_hang_follows_what_passes_in_the_stage_that_hangs() -> None:
-    one = asking(wanted=HANG)
-    assert one.limits_of(300) == {"run": 60.0}
+    item = asking(wanted=HANG)
+    assert item.limits_of(300) == {"run": 60.0}
     passed = TaskResult(
         0, "done", value={}, seconds=9.0, marks=[("eager", 0.5), ("compile", 1.0), ("run", 8.0), ("compare", 8.5)]
     )
-    one.learn(passed, nodes=3)
-    assert one.limits_of(3) == {"run": 5.0}  # not the nine seconds of the whole: a slow compile is no hang
-    assert one.limits_of(23) == {"run": 10.0}
-    assert one.limits_of_saved() == {}
-    one.confirmed = True
-    assert one.limits_of_saved() == {"run": 10.0}
-    assert one.pace is not None
-    one.pace.distrust()
-    assert one.limits_of(3) == {"run": 60.0}
-    assert one.limits_of_saved() == {}
+    item.learn(passed, nodes=3)
+    assert item.limits_of(3) == {"run": 5.0}  # not the nine seconds of the whole: a slow compile is no hang
+    assert item.limits_of(23) == {"run": 10.0}
+    assert item.limits_of_saved() == {}
+    item.confirmed = True
+    assert item.limits_of_saved() == {"run": 10.0}
+    assert item.pace is not None
+    item.pace.distrust()
+    assert item.limits_of(3) == {"run": 60.0}
+    assert item.limits_of_saved() == {}
 
 
 def test_the_pace_has_bounds() -> None:
@@ -108,14 +108,14 @@ def test_a_query_that_ran_out_of_time_beside_others_is_asked_again_alone() -> No
 
 
 def test_after_a_hang_on_the_device_one_query_runs_at_a_time() -> None:
-    one = asking(*[TaskResult(0, "timeout", stage="run")] * 8, wanted=HANG, jobs=4)
-    one.learn(TaskResult(0, "timeout"), 3, cuda=True)
-    threads = [threading.Thread(target=one.probe, args=({},)) for _ in range(4)]
+    item = asking(*[TaskResult(0, "timeout", stage="run")] * 8, wanted=HANG, jobs=4)
+    item.learn(TaskResult(0, "timeout"), 3, cuda=True)
+    threads = [threading.Thread(target=item.probe, args=({},)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert one.server.most == 1  # type: ignore[attr-defined]
+    assert item.server.most == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_after_a_hang_on_the_device_one_query_runs_at_a_time() -> None:
 def test_what_is_near_the_threshold_is_measured_again(
     seconds: list[float | None], verdict: str | None, asked: int
 ) -> None:
-    one = asking(*map(slow, seconds), slower_than=10.0)
-    found = one.probe({}).value["signature"]
-    assert (found and found["kind"]) == verdict
-    assert len(one.server.asked) == asked  # type: ignore[attr-defined]
+    item = asking(*map(slow, seconds), slower_than=10.0)
+    signature = item.probe({}).value["signature"]
+    assert (signature and signature["kind"]) == verdict
+    assert len(item.server.asked) == asked  # type: ignore[attr-defined]
 
 
 def test_who_is_alone_is_alone() -> None:

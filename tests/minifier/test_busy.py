@@ -29,9 +29,9 @@ def busy() -> Iterator[None]:
     try:
         yield
     finally:
-        for one in loops:
-            one.kill()
-            one.wait()
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 @pytest.mark.slow

@@ -97,9 +97,9 @@ def test_the_nearest_passing_case_is_kept_and_told(folder: Path) -> None:
     assert ops == ["aten.sigmoid.default", "aten.tanh.default"]
     assert last["difference"] == "with sigmoid in place of relu"
     assert {part["verdict"] for part in last["parts"]} == {"pass", "other"}
-    told = (folder / "out" / "issue.md").read_text()
-    assert re.search(r"\| `relu\w*` \(`aten.relu.default`\) \| \*\*needed\*\* \| neg in its place.*: passes", told)
-    assert "The nearest case that passes: with sigmoid in place of relu" in told
+    text = (folder / "out" / "issue.md").read_text()
+    assert re.search(r"\| `relu\w*` \(`aten.relu.default`\) \| \*\*needed\*\* \| neg in its place.*: passes", text)
+    assert "The nearest case that passes: with sigmoid in place of relu" in text
 
 
 def test_each_query_keeps_what_the_command_printed(folder: Path) -> None:
@@ -192,13 +192,13 @@ def test_a_hang_ends_at_the_limit_with_all_that_it_started(server: ForkServer, f
     assert answer.verdict is Ruling.TIMEOUT
     assert answer.signature == "the command: hang"
     deadline = time.monotonic() + 5
-    while mark in (found := subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout):
-        assert time.monotonic() < deadline, found
+    while mark in (printed := subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout):
+        assert time.monotonic() < deadline, printed
 
 
 def test_the_command_sees_the_users_environment(server: ForkServer, folder: Path, tmp_path: Path) -> None:
-    told = 'test "$TORCHINDUCTOR_CACHE_DIR" = %s && test ! -e /proc/self/fd/5 && exit 0; {case}'
-    answer = ask(server, folder, tmp_path, told % shlex.quote(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
+    text = 'test "$TORCHINDUCTOR_CACHE_DIR" = %s && test ! -e /proc/self/fd/5 && exit 0; {case}'
+    answer = ask(server, folder, tmp_path, text % shlex.quote(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
     assert answer.verdict is Ruling.PASS, answer.detail
 
 

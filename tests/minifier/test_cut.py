@@ -25,8 +25,8 @@ from ..toolkit.test_subgraph import Made, autocast, dynamic, dynamo_graph, in_pl
 from .test_only_compiled import chain
 
 
-def case_of(made: Made, folder: Path) -> Path:
-    return save_graph(*made, folder / "whole")
+def case_of(result: Made, folder: Path) -> Path:
+    return save_graph(*result, folder / "whole")
 
 
 def computing(path: Path) -> list[str]:
@@ -71,15 +71,15 @@ def test_a_stretch_computes_what_it_did_in_the_whole(make: Callable[[], Made], t
     atoms = Atoms.of(whole.gm, values)
     names = computing(path)
     stretch = names[len(names) // 3 : -1]
-    made = cut(load_graph(path), stretch, tmp_path / "part")
-    part = Case.at(made.case).live()
-    found = run(part.gm, part.inputs)
+    result = cut(load_graph(path), stretch, tmp_path / "part")
+    part = Case.at(result.case).live()
+    done = run(part.gm, part.inputs)
     compared = 0
-    for name in {*stretch, *made.came} & found.keys() & values.produced.keys():
-        torch.testing.assert_close(found[name], values.tree(name).load().detach(), rtol=0, atol=0, msg=name)
+    for name in {*stretch, *result.came} & done.keys() & values.produced.keys():
+        torch.testing.assert_close(done[name], values.tree(name).load().detach(), rtol=0, atol=0, msg=name)
         compared += 1
     assert compared
-    assert {*computing(made.case)} >= {name for name in stretch if name in atoms.of_node}
+    assert {*computing(result.case)} >= {name for name in stretch if name in atoms.of_node}
     assert part.spec.dynamic == whole.spec.dynamic
     symbols = {
         str(size) for node in part.gm.graph.nodes for size in getattr(node.meta.get("example_value"), "shape", ())
@@ -95,10 +95,10 @@ def test_what_others_read_is_returned_and_what_it_read_comes_in(tmp_path: Path) 
         return c.cos() + b
 
     path = case_of((make_fx(f)(torch.randn(3, 4), torch.randn(4, 4)), [torch.randn(3, 4), torch.randn(4, 4)]), tmp_path)
-    made = cut(load_graph(path), ["mm", "relu"], tmp_path / "part")
-    assert made.inputs == [("w_1", "graph"), ("sin", "node")]
-    assert made.outputs == ["mm", "relu"], "the first is read by both"
-    assert replay(load_graph(made.case), rung="eager", outputs=False).ok
+    result = cut(load_graph(path), ["mm", "relu"], tmp_path / "part")
+    assert result.inputs == [("w_1", "graph"), ("sin", "node")]
+    assert result.outputs == ["mm", "relu"], "the first is read by both"
+    assert replay(load_graph(result.case), rung="eager", outputs=False).ok
 
 
 def test_the_command_shows_saves_and_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,10 +110,10 @@ def test_the_command_shows_saves_and_never_overwrites(tmp_path: Path, capsys: py
     assert cli(["show", whole, "--nodes", "sin,tan..exp", "--columns", "name"]) == 0
     assert capsys.readouterr().out.split() == ["name", "sin", "tan", "exp"]
     assert cli(["show", whole, "--nodes", "cos..tan", "--save", str(part)]) == 0
-    told = capsys.readouterr().out
-    assert f"{part}: 2 nodes of case/inference, 48 B of inputs" in told
-    assert "inputs   sin (computed by eager)" in told
-    assert told.endswith(f"next     graphdbg triage {part}\n")
+    printed = capsys.readouterr().out
+    assert f"{part}: 2 nodes of case/inference, 48 B of inputs" in printed
+    assert "inputs   sin (computed by eager)" in printed
+    assert printed.endswith(f"next     graphdbg triage {part}\n")
     before = sorted((path, path.stat().st_mtime_ns) for path in part.rglob("*"))
     assert cli(["show", whole, "--nodes", "cos", "--save", str(part)]) == 2
     assert str(part) in capsys.readouterr().err
@@ -159,8 +159,8 @@ def test_random_numbers_are_told(tmp_path: Path) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
 def test_without_the_device_the_forms_of_values_are_kept(tmp_path: Path) -> None:
     path = save_graph(*chain("cuda"), tmp_path / "whole")
-    made = cut(load_graph(path), ["tanh_default_3", "neg_default_3"], tmp_path / "part")
-    assert made.inputs == [("sin_default_3", "node")]
-    assert any("eager cannot run this graph here" in note for note in made.notes)
-    value = load_graph(made.case).record.graph.nodes[0].value
+    result = cut(load_graph(path), ["tanh_default_3", "neg_default_3"], tmp_path / "part")
+    assert result.inputs == [("sin_default_3", "node")]
+    assert any("eager cannot run this graph here" in note for note in result.notes)
+    value = load_graph(result.case).record.graph.nodes[0].value
     assert (getattr(value, "shape", None), getattr(value, "device", None)) == ([6, 8], "cuda:0")

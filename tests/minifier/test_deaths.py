@@ -154,13 +154,13 @@ class Started:
     def left(self) -> list[str]:
         """What is left on the machine of this minification."""
         strays = self.strays.read_text().split() if self.strays.exists() else []
-        found = [f"process {pid}" for pid in strays if processes.started(int(pid)) is not None]
-        found += [
+        results = [f"process {pid}" for pid in strays if processes.started(int(pid)) is not None]
+        results += [
             f"process {pid}" for root in self.tmp.glob("graphdbg-*") for pid in processes.started_under(root / "tmp")
         ]
-        found += [str(path) for path in self.tmp.glob("graphdbg-*")]
-        found += sorted(shared_memory() - self.shared)
-        return found
+        results += [str(path) for path in self.tmp.glob("graphdbg-*")]
+        results += sorted(shared_memory() - self.shared)
+        return results
 
     def assert_clean(self) -> None:
         """Nothing is left, at the latest after a while."""
@@ -205,7 +205,7 @@ def test_an_op_that_aborts_in_eager_too_is_found(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("death", "flags", "told", "most_s"),
+    ("death", "flags", "text", "most_s"),
     [
         ("segfault-compile", [], "signal in compile: SIGSEGV", 300),
         ("abort-run", [], "signal in run: SIGABRT", 300),
@@ -218,7 +218,7 @@ def test_an_op_that_aborts_in_eager_too_is_found(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_death_is_minified_and_the_machine_is_clean(
-    case: Path, tmp_path: Path, death: str, flags: list[str], told: str, most_s: float
+    case: Path, tmp_path: Path, death: str, flags: list[str], text: str, most_s: float
 ) -> None:
     began = time.monotonic()
     started = Started(case, tmp_path, death, *flags)
@@ -226,7 +226,7 @@ def test_a_death_is_minified_and_the_machine_is_clean(
     assert targets(started.out) == [CULPRIT]
     assert (last["nodes"], last["verified"]) == (3, [3, 3])
     assert last["queries"] - last["asked"].get("explanation", 0) <= 25
-    assert last["signature"].startswith(told)
+    assert last["signature"].startswith(text)
     assert time.monotonic() - began < most_s
     started.assert_clean()
     assert last["report_rate"] == "3 of 3 fresh processes"

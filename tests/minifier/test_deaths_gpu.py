@@ -80,8 +80,8 @@ def test_the_culprit_is_found_and_the_device_is_free(case: Path, tmp_path: Path,
     command = [sys.executable, "-m", "graphdbg", "minify", case, "-o", tmp_path / "out", "--import", module, *flags]
     done = subprocess.run([*map(str, command), "--json"], env=environment, capture_output=True, text=True)
     last = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
-    told = {name: last.get(name) for name in ("queries", "nodes", "signature", "verified")}
-    print(kind, f"{time.monotonic() - began:.0f} s", told)
+    messages = {name: last.get(name) for name in ("queries", "nodes", "signature", "verified")}
+    print(kind, f"{time.monotonic() - began:.0f} s", messages)
     assert done.returncode == 0, done.stderr
     graph = json.loads((tmp_path / "out" / "case" / "graph.json").read_text())
     targets = [node["target"] for node in graph["graph"]["nodes"] if node["op"] == "call_function"]

@@ -122,9 +122,9 @@ def test_offloaded_values_give_the_same_result(tmp_path: Path) -> None:
     inputs = [torch.randn(3, 4)]
     gm = make_fx(f)(*inputs)
     wanted = has(torch.ops.aten.exp.default)
-    one, first = minifier(gm, inputs, wanted)
+    item, first = minifier(gm, inputs, wanted)
     two, second = minifier(gm, inputs, wanted, save_dir=str(tmp_path / "values"), offload_to_disk=True)
-    assert one.code == two.code
+    assert item.code == two.code
     assert torch.equal(first[0], second[0])
     assert list((tmp_path / "values").iterdir()) == []
 

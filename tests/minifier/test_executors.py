@@ -136,9 +136,9 @@ def test_a_file_outside_of_its_folder_is_refused(tmp_path: Path) -> None:
 
 def test_threads_ask_this_process_own_server(home: ForkServer, case: Path) -> None:
     with ThreadPoolExecutor(2) as pool, Elsewhere(home, pool, BARE) as servers:
-        found = servers.submit(LOOK, {"case": str(case)}, 30.0).answer().value
-    assert found["server"] == home.pid
-    assert found["case"] == str(case)
+        outcome = servers.submit(LOOK, {"case": str(case)}, 30.0).answer().value
+    assert outcome["server"] == home.pid
+    assert outcome["case"] == str(case)
 
 
 def test_a_process_has_its_own_server_and_each_file_travels_once(
@@ -170,17 +170,17 @@ def test_a_process_has_its_own_server_and_each_file_travels_once(
 
 def asked(asking: Querying, payload: dict[str, Any]) -> tuple[threading.Thread, list[Any]]:
     """One query on its way, in a thread of its own."""
-    found: list[Any] = []
+    results: list[Any] = []
 
     def ask() -> None:
         try:
-            found.append(asking.ask(LOOK, payload))
+            results.append(asking.ask(LOOK, payload))
         except Aborted as error:
-            found.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=ask)
     thread.start()
-    return thread, found
+    return thread, results
 
 
 def lines(path: Path) -> list[list[int]]:
@@ -190,11 +190,11 @@ def lines(path: Path) -> list[list[int]]:
 def test_a_killed_fork_server_costs_one_query_and_is_said_once(home: ForkServer, case: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     asking = Querying(home, MinifyOptions(), 60.0)
-    thread, found = asked(asking, {"case": str(case), "started": str(started), "seconds": 1.0})
+    thread, outcome = asked(asking, {"case": str(case), "started": str(started), "seconds": 1.0})
     assert waited(lambda: len(lines(started)) == 1)
     os.kill(lines(started)[0][1], signal.SIGKILL)
     thread.join(60)
-    assert found[0].status == "done"
+    assert outcome[0].status == "done"
     assert len(lines(started)) == 2
     assert asking.deaths() == [
         "1 query was asked again, because its worker died (the fork server ended before the answer came)"
@@ -208,16 +208,16 @@ def test_a_killed_worker_of_a_process_pool_costs_one_query(
     started = tmp_path / "started"
     with Elsewhere(home, processes_pool, BARE) as servers:
         asking = Querying(servers, MinifyOptions(jobs=2), 60.0)
-        thread, found = asked(asking, {"case": str(case), "started": str(started), "seconds": 1.0})
+        thread, outcome = asked(asking, {"case": str(case), "started": str(started), "seconds": 1.0})
         assert waited(lambda: len(lines(started)) == 1)
         pid = next(iter(processes_pool._processes)) if who == "worker" else lines(started)[0][1]
         os.kill(pid, signal.SIGKILL)
         thread.join(60)
-        assert found[0].status == "done"
+        assert outcome[0].status == "done"
         assert bool(servers.broken) == (
             who == "worker"
         )  # Python's own pool is broken by a dead process: asked here from now on
-        assert (found[0].value["server"] == home.pid) == (who == "worker")
+        assert (outcome[0].value["server"] == home.pid) == (who == "worker")
         assert asking.ask(LOOK, {"case": str(case)}).status == "done"
         assert len(lines(started)) == 2
         assert len(asking.deaths()) == 1
@@ -248,11 +248,11 @@ def test_what_is_aborted_in_another_process_ends_soon(
     started = tmp_path / "started"
     with Elsewhere(home, processes_pool, BARE) as servers:
         asking = Querying(servers, MinifyOptions(jobs=2), 60.0)
-        thread, found = asked(asking, {"case": str(case), "started": str(started), "seconds": 50.0})
+        thread, outcome = asked(asking, {"case": str(case), "started": str(started), "seconds": 50.0})
         assert waited(lambda: len(lines(started)) == 1)
         asking.abort()
         thread.join(30)
-        assert isinstance(found[0], Aborted)
+        assert isinstance(outcome[0], Aborted)
 
 
 def test_a_limit_of_time_holds_in_another_process(
@@ -332,10 +332,10 @@ def test_two_workers_of_ray_give_the_result_of_two_local_ones_whoever_dies(case:
         assert waited(lambda path=journal: path.exists() and path.read_bytes().count(b"\n") > 4, 300)
         if dead != "nobody":
             os.kill(_ray_pids(process.pid)[dead], signal.SIGKILL)
-        told, _ = process.communicate(timeout=600)
+        reported, _ = process.communicate(timeout=600)
         assert process.returncode == 0
-        assert result(told) == result(local.stdout)
-        notes = [note for note in json.loads(told.splitlines()[-1])["notes"] if "died" in note]
+        assert result(reported) == result(local.stdout)
+        notes = [note for note in json.loads(reported.splitlines()[-1])["notes"] if "died" in note]
         assert len(notes) <= (dead != "nobody")
 
 

@@ -41,18 +41,18 @@ def chosen(folder: Path, states: dict[str, str]) -> tuple[str, str]:
 
 
 def test_the_inner_graph_that_failed_is_taken(tmp_path: Path) -> None:
-    found = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/inference": ERROR})
-    assert found == ("0_0/inference", f"it failed in the run: {ERROR}")
+    choice = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/inference": ERROR})
+    assert choice == ("0_0/inference", f"it failed in the run: {ERROR}")
 
 
 def test_a_failure_of_tracing_is_taken_at_the_dynamo_graph(tmp_path: Path) -> None:
-    found = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/pre_grad": ERROR})
-    assert found == ("0_0/dynamo", f"AOT tracing failed and no later graph was made: {ERROR}")
+    choice = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/pre_grad": ERROR})
+    assert choice == ("0_0/dynamo", f"AOT tracing failed and no later graph was made: {ERROR}")
 
 
 def test_a_failure_between_the_graphs_is_taken_at_the_dynamo_graph(tmp_path: Path) -> None:
-    found = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/forward": "ran"})
-    assert found == ("0_0/dynamo", f"it failed, and none of the graphs made of it did: {ERROR}")
+    choice = chosen(tmp_path, {"0_0/dynamo": ERROR, "0_0/forward": "ran"})
+    assert choice == ("0_0/dynamo", f"it failed, and none of the graphs made of it did: {ERROR}")
 
 
 def test_an_interrupted_compile_is_no_error_of_its_own(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_of_an_empty_run_the_exception_of_dynamo_is_said(stack: list[object], sa
 
 
 @pytest.mark.parametrize(
-    ("recorded", "found", "unlike"),
+    ("recorded", "text", "unlike"),
     [
         ("AssertionError: no such size 4", "crash in compile: AssertionError: no such size 16", False),
         ("AssertionError: no such size 4", "crash in compile: KeyError: something else altogether", True),
@@ -142,5 +142,5 @@ def test_of_an_empty_run_the_exception_of_dynamo_is_said(stack: list[object], sa
         ),
     ],
 )
-def test_another_failure_than_the_recorded_one_is_told(recorded: str | None, found: str, unlike: bool) -> None:
-    assert bool(unlike_the_record(recorded, found)) == unlike
+def test_another_failure_than_the_recorded_one_is_told(recorded: str | None, text: str, unlike: bool) -> None:
+    assert bool(unlike_the_record(recorded, text)) == unlike

@@ -130,9 +130,9 @@ def test_an_order_needs_somebody_who_carries_it_out(tmp_path: Path) -> None:
     given = give(tmp_path, "disable", step="windows")
     assert outcome(tmp_path, given, 0.0) is None
     Log(tmp_path).tell(Steered(given.order.id, "disable", "applied", step="windows"))
-    found = outcome(tmp_path, given, 5.0)
-    assert found is not None
-    assert found.state == "applied"
+    result = outcome(tmp_path, given, 5.0)
+    assert result is not None
+    assert result.state == "applied"
     Log(tmp_path).tell(Stepped("report", 9))
     with pytest.raises(NobodyThereError, match=r"it has ended\. See graphdbg steer "):
         give(tmp_path, "pause")
@@ -172,9 +172,9 @@ def test_orders_are_appended_after_a_torn_line(tmp_path: Path) -> None:
 
 
 def test_an_error_that_tells_a_traceback_is_noted_in_a_line() -> None:
-    what, told = (
+    what, reported = (
         "the process failed",
         'Traceback (most recent call last):\n  File "a.py"\nKeyError: 3\n\nWhile executing',
     )
-    assert _in_a_line(EnvironmentLackError(what, told)) == "the process failed: KeyError: 3"
+    assert _in_a_line(EnvironmentLackError(what, reported)) == "the process failed: KeyError: 3"
     assert _in_a_line(EnvironmentLackError(what, "no room")) == "the process failed: no room"

@@ -69,14 +69,14 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert result.signature is not None
     assert result.signature.kind == "accuracy"
     assert [step[1] for step in result.history] == sorted((step[1] for step in result.history), reverse=True)
-    told = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
-    assert told["signature"]["kind"] == "accuracy"
+    document = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
+    assert document["signature"]["kind"] == "accuracy"
     assert summary(result, {})["signature_id"] == known_id(result.signature, load_graph(tmp_path / "out")) != ""
-    assert told["original"]["nodes"] == len(gm.graph.nodes)
-    assert told["record"] == result.verdict.plain()
+    assert document["original"]["nodes"] == len(gm.graph.nodes)
+    assert document["record"] == result.verdict.plain()
     assert (result.verdict.verdict, result.verdict.kind, result.verdict.layer) == ("fails", "wrong_numbers", "inductor")
     assert load_graph(tmp_path / "out").record.config == {"inductor": {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}}
-    assert told["needs"] == result.needs
+    assert document["needs"] == result.needs
     verdicts = {(row["what"], row["value"]): row["verdict"] for row in result.needs}
     assert verdicts["setting", "'accuracy'"] == "needed"
     assert [verdict for (what, _), verdict in verdicts.items() if what == "node"] == ["needed"], (

@@ -85,12 +85,12 @@ def row(result: Minified, name: str) -> dict[str, Any]:
 
 
 def tried(row: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(one["value"], one["verdict"]) for one in row["tried"]]
+    return [(item["value"], item["verdict"]) for item in row["tried"]]
 
 
 def test_each_part_is_told_as_it_was_answered(tmp_path: Path) -> None:
-    told: list[Happening] = []
-    problem, result = explained(tmp_path / "out", told.append)
+    messages: list[Happening] = []
+    problem, result = explained(tmp_path / "out", messages.append)
     assert problem.asked_for == [Candidate.of(CORE)], "the case before its nodes were renamed"
     size = row(result, "x.shape[0]")
     assert (size["verdict"], tried(size)) == ("replaceable", [("9", "pass"), ("7", "pass"), ("16", "same")])
@@ -108,7 +108,7 @@ def test_each_part_is_told_as_it_was_answered(tmp_path: Path) -> None:
     assert result.asked["explanation"] == 7
     assert sum(result.asked.values()) == result.queries
     assert sum(result.verdicts.values()) == result.asked["search"]
-    purposes = [event.purpose for event in told if isinstance(event, QueryAnswered) and event.step == "needs"]
+    purposes = [event.purpose for event in messages if isinstance(event, QueryAnswered) and event.step == "needs"]
     assert purposes == ["explanation"] * 7
 
 
@@ -127,13 +127,13 @@ def test_sizes_that_were_changed_one_by_one_are_not_told_together(tmp_path: Path
 
 
 def test_what_is_asked_never_changes_the_case(tmp_path: Path) -> None:
-    told: list[Happening] = []
-    _, result = explained(tmp_path / "out", told.append)
+    messages: list[Happening] = []
+    _, result = explained(tmp_path / "out", messages.append)
     _, plain = explained(tmp_path / "plain", rows=[])
     assert result.history == plain.history
     assert (result.nodes, result.verified) == (plain.nodes, plain.verified)
     assert json.loads((tmp_path / "out" / "case" / "case").read_text())["edits"] == ["names canonical"]
-    assert not any("probes" in event.case or "dtypes" in event.case for event in told if isinstance(event, Best))
+    assert not any("probes" in event.case or "dtypes" in event.case for event in messages if isinstance(event, Best))
     assert plain.needs == [] and plain.queries == result.queries - 7
 
 
@@ -224,9 +224,9 @@ class Named:
         self.problem, self.signature = problem, signature
 
     def __call__(self, answers: Sequence[Answer]) -> list[Answer]:
-        found = self.settled(answers)
+        result = self.settled(answers)
         self.problem.signature = self.signature
-        return found
+        return result
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_what_says_nothing_is_not_taken_for_a_proof(
     ]
     problem = Explained(transformer(300), fails, rows=rows)
     problem.settle = Named(problem, signature)  # pyright: ignore[reportAttributeAccessIssue]
-    found = row(run(problem, tmp_path / "out"), name)
-    assert (found["verdict"], found["why"][: len(why) or None]) == (verdict, why)
+    result = row(run(problem, tmp_path / "out"), name)
+    assert (result["verdict"], result["why"][: len(why) or None]) == (verdict, why)
 
 
 def test_dimensions_that_are_answered_together_are_not_asked_alone(tmp_path: Path) -> None:

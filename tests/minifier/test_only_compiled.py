@@ -87,9 +87,9 @@ def test_a_crash_is_reduced_and_shown_where_no_operator_can_run(operators: Path,
     nodes = [node.target for node in load_graph(tmp_path / "out").record.graph.nodes if node.op == "call_function"]
     assert nodes == ["kernelless.gate.default"]
     assert (result.nodes, result.input_bytes, result.verified) == (3, 4, (1, 1))
-    [told] = [note for note in result.notes if note.startswith("eager cannot run this graph here (")]
-    assert "kernelless::scale" in told
-    assert told.endswith("only crashes of the compiler are judged, on synthesised values")
+    [reported] = [note for note in result.notes if note.startswith("eager cannot run this graph here (")]
+    assert "kernelless::scale" in reported
+    assert reported.endswith("only crashes of the compiler are judged, on synthesised values")
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ class Server:
 
     def answer(self, limit_s: float) -> TaskResult:
         self.limits.append(limit_s)
-        return self.answers[0] if [one.status for one in self.answers] == ["lost"] else self.answers.pop(0)
+        return self.answers[0] if [item.status for item in self.answers] == ["lost"] else self.answers.pop(0)
 
 
 def done(signature: Signature | None, **more: Any) -> TaskResult:
@@ -73,9 +73,9 @@ def done(signature: Signature | None, **more: Any) -> TaskResult:
 
 
 def oracle(*answers: TaskResult, signature: Signature | None = WRONG, match: str | None = None) -> Oracle:
-    made = Oracle(Path("case"), Path("work"), Server(*answers), MinifyOptions(match=match), signature=signature)  # type: ignore[arg-type]
-    made.atoms = ATOMS
-    return made
+    result = Oracle(Path("case"), Path("work"), Server(*answers), MinifyOptions(match=match), signature=signature)  # type: ignore[arg-type]
+    result.atoms = ATOMS
+    return result
 
 
 CRASH = Signature("crash", "compile", "ValueError", "no such thing", raw="no such thing")

@@ -121,9 +121,9 @@ def test_values_are_put_into_what_overlaps_itself() -> None:
     given = Live(
         make_fx(lambda x, y: x + y)(torch.rand(3, 3), torch.rand(3, 3)), [torch.rand(3, 1).expand(3, 3), windows]
     )
-    made = applied("values", given, ["values 0 ones", "values 1 randn"])
-    assert [value.stride() for value in made.inputs] == [(1, 0), (2, 1)]
-    assert made.inputs[0].eq(1).all() and made.inputs[1].abs().sum() > 0
+    result = applied("values", given, ["values 0 ones", "values 1 randn"])
+    assert [value.stride() for value in result.inputs] == [(1, 0), (2, 1)]
+    assert result.inputs[0].eq(1).all() and result.inputs[1].abs().sum() > 0
     shared = Live(given.gm, [windows, windows[:1].expand(3, 3)])
     assert applied("values", shared, ["values 1 ones"]).inputs[0][0].eq(1).all()
 
@@ -132,10 +132,10 @@ def test_values_of_one_memory_stay_in_it() -> None:
     base = torch.arange(6.0)
     shared = Live(case(lambda a, b: a + b, base, base).gm, [base, base[2:5]])
     edits, *_ = pass_of("values").propose(shared)
-    made = applied("values", shared, edits)
-    assert torch.equal(made.inputs[1], torch.ones(3))
-    made.inputs[0][2] = 7.0
-    assert made.inputs[1][0] == 7.0
+    result = applied("values", shared, edits)
+    assert torch.equal(result.inputs[1], torch.ones(3))
+    result.inputs[0][2] = 7.0
+    assert result.inputs[1][0] == 7.0
     assert torch.equal(base, torch.arange(6.0)), "the case itself is left alone"
 
 
@@ -228,9 +228,9 @@ def test_several_axes_at_once_leave_nothing_to_propose() -> None:
     assert left == ["operators", "inputs", "program", "names"]  # both are one number now
     for edit in edits:
         given = pass_of(edit.split()[0]).apply(given, edit)
-    assert [one.shape for one in given.inputs] == [(1, 1), (1, 1)]
-    assert all(bool((one == 1).all()) and one.is_contiguous() for one in given.inputs)
-    assert [one.shape for one in inputs] == [(4, 8), (8, 6)]
+    assert [tensor.shape for tensor in given.inputs] == [(1, 1), (1, 1)]
+    assert all(bool((tensor == 1).all()) and tensor.is_contiguous() for tensor in given.inputs)
+    assert [tensor.shape for tensor in inputs] == [(4, 8), (8, 6)]
 
 
 def test_what_is_plain_already_has_no_edits() -> None:

@@ -152,7 +152,7 @@ def test_orders_are_told_and_a_pause_shows() -> None:
 
 
 def test_the_document_names_every_event_and_field(checkout: Path) -> None:
-    told = (checkout / "docs" / "minify-events.md").read_text()
+    text = (checkout / "docs" / "minify-events.md").read_text()
     more = [
         Conditions({"case": "c0ffee"}, {"graph": "myrun/0_0/forward"}),
         Cut("c0ffee"),
@@ -166,7 +166,7 @@ def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     for event in [*events(), *more]:
         line = event.to_json()
         assert from_json(line) == event
-        row = next(row for row in told.splitlines() if row.startswith(f"| `{line['event']}`"))
+        row = next(row for row in text.splitlines() if row.startswith(f"| `{line['event']}`"))
         assert all(f"`{field}`" in row for field in line if field != "event"), row
 
 

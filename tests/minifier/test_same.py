@@ -41,27 +41,27 @@ def same(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[
 
 
 def test_folders_cases_and_programs_of_one_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = case(tmp_path / "a", AMIN, ACCURACY), case(tmp_path / "b", ATEN, ACCURACY)
+    item, other = case(tmp_path / "a", AMIN, ACCURACY), case(tmp_path / "b", ATEN, ACCURACY)
     (other / "repro.py").write_text('"""It fails."""\n')
     alone = tmp_path / "repro.py"
     for name in (other, other / "case", other / "repro.py"):
-        code, told = same(capsys, one, name)
-        assert (code, told["says"], told["a"]["signature_id"]) == (0, "same", told["b"]["signature_id"])
-    alone.write_text(f'"""Reduced by graphdbg. Signature {told["a"]["signature_id"]}."""\n')
-    assert same(capsys, alone, one)[0] == 0
-    assert same(capsys, tmp_path, one)[0] == 0  # the folder that report wrote
+        code, reported = same(capsys, item, name)
+        assert (code, reported["says"], reported["a"]["signature_id"]) == (0, "same", reported["b"]["signature_id"])
+    alone.write_text(f'"""Reduced by graphdbg. Signature {reported["a"]["signature_id"]}."""\n')
+    assert same(capsys, alone, item)[0] == 0
+    assert same(capsys, tmp_path, item)[0] == 0  # the folder that report wrote
     alone.write_text('"""Reduced by graphdbg. Signature 00000000."""\n')
-    assert same(capsys, alone, one)[0] == 1
+    assert same(capsys, alone, item)[0] == 1
     alone.write_text('"""A graph of 50 nodes, not\nminimised. Signature\n00000000."""\n')
-    assert same(capsys, alone, one)[0] == 4
+    assert same(capsys, alone, item)[0] == 4
 
 
 def test_other_failures_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = case(tmp_path / "a", AMIN, ACCURACY)
-    code, told = same(capsys, one, case(tmp_path / "b", relu_record(), ACCURACY))
-    assert (code, told["reason"]) == (1, "one needs amin, the other relu")
-    code, told = same(capsys, one, case(tmp_path / "c", AMIN, CRASH))
-    assert (code, told["reason"], told["next"]) == (1, "the kind differs: accuracy and crash", [])
+    item = case(tmp_path / "a", AMIN, ACCURACY)
+    code, reported = same(capsys, item, case(tmp_path / "b", relu_record(), ACCURACY))
+    assert (code, reported["reason"]) == (1, "one needs amin, the other relu")
+    code, reported = same(capsys, item, case(tmp_path / "c", AMIN, CRASH))
+    assert (code, reported["reason"], reported["next"]) == (1, "the kind differs: accuracy and crash", [])
 
 
 def test_what_is_not_minimised_is_to_be_minimised_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,28 +70,28 @@ def test_what_is_not_minimised_is_to_be_minimised_first(tmp_path: Path, capsys: 
         [call("y", "torch.amin", node("x"), value=tensor()), call("z", "torch.relu", node("y"), value=tensor())],
         ["z"],
     )
-    one, other = case(tmp_path / "a", AMIN, ACCURACY), case(tmp_path / "b", whole, ACCURACY, original=None)
-    code, told = same(capsys, one, other)
-    assert (code, told["says"]) == (4, "cannot_tell")
-    assert told["next"] == [f"graphdbg minify {other}"]
+    item, other = case(tmp_path / "a", AMIN, ACCURACY), case(tmp_path / "b", whole, ACCURACY, original=None)
+    code, reported = same(capsys, item, other)
+    assert (code, reported["says"]) == (4, "cannot_tell")
+    assert reported["next"] == [f"graphdbg minify {other}"]
 
 
 def test_what_cannot_be_read_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = case(tmp_path / "a", AMIN, ACCURACY)
+    item = case(tmp_path / "a", AMIN, ACCURACY)
     (tmp_path / "mine.py").write_text("print(1)\n")
-    assert graphdbg(["same", str(one), str(tmp_path / "mine.py")]) == 2
+    assert graphdbg(["same", str(item), str(tmp_path / "mine.py")]) == 2
     assert "does not say which failure it shows" in capsys.readouterr().err
-    assert graphdbg(["same", str(one), str(tmp_path / "none")]) == 2
+    assert graphdbg(["same", str(item), str(tmp_path / "none")]) == 2
 
 
 def test_minified_cases_that_share_some_operations_cannot_be_told_apart() -> None:
     def side(*names: str) -> ComparedFailure:
-        found = identity(ACCURACY, [("call_function", f"aten.{name}.default") for name in names], reduced=True)
-        return ComparedFailure(" ".join(names), found.id, failure=found, signature=ACCURACY)
+        result = identity(ACCURACY, [("call_function", f"aten.{name}.default") for name in names], reduced=True)
+        return ComparedFailure(" ".join(names), result.id, failure=result, signature=ACCURACY)
 
-    found = compared(side("amin"), side("amin", "exp"))
-    assert found.says == "cannot_tell"
-    assert found.reason == "both are minimised and need amin, but their other operations differ"
+    result = compared(side("amin"), side("amin", "exp"))
+    assert result.says == "cannot_tell"
+    assert result.reason == "both are minimised and need amin, but their other operations differ"
 
 
 def test_texts_that_are_alike_are_the_same_failure() -> None:
@@ -106,10 +106,10 @@ def test_texts_that_are_alike_are_the_same_failure() -> None:
 
 
 def test_the_rung_of_a_case_is_taken_for_a_graph_of_a_run(tmp_path: Path) -> None:
-    one = case(tmp_path / "a", AMIN, ACCURACY)
-    told = json.loads((one / "case" / "case.json").read_text())
-    (one / "case" / "case.json").write_text(json.dumps(told | {"rung": "decomposed"}))
-    assert [sameness.rung_of(str(name)) for name in (one, one / "case", one / "repro.py", tmp_path)] == [
+    item = case(tmp_path / "a", AMIN, ACCURACY)
+    document = json.loads((item / "case" / "case.json").read_text())
+    (item / "case" / "case.json").write_text(json.dumps(document | {"rung": "decomposed"}))
+    assert [sameness.rung_of(str(name)) for name in (item, item / "case", item / "repro.py", tmp_path)] == [
         "decomposed"
     ] * 3 + [""]
 
@@ -117,14 +117,14 @@ def test_the_rung_of_a_case_is_taken_for_a_graph_of_a_run(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_graph_that_is_replayed_is_compared_with_a_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The planted bug needs a C++ compiler; the replay, its JSON and the case say one id."""
-    one = case(tmp_path / "a", relu_record("compile_error"), CRASH)
+    item = case(tmp_path / "a", relu_record("compile_error"), CRASH)
     fresh = tmp_path / "fresh"
     fresh.mkdir()
-    (fresh / "graph.json").write_bytes((one / "case" / "graph.json").read_bytes())
+    (fresh / "graph.json").write_bytes((item / "case" / "graph.json").read_bytes())
     (fresh / "case.json").write_text(json.dumps({"original": {"nodes": 9}}))
-    code, told = same(capsys, one, fresh)
-    assert (code, told["b"]["signature_id"]) == (0, told["a"]["signature_id"])
+    code, reported = same(capsys, item, fresh)
+    assert (code, reported["b"]["signature_id"]) == (0, reported["a"]["signature_id"])
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         graphdbg(["replay", str(fresh), "--json"])
-    assert (end.value.code, json.loads(capsys.readouterr().out)["signature_id"]) == (1, told["a"]["signature_id"])
+    assert (end.value.code, json.loads(capsys.readouterr().out)["signature_id"]) == (1, reported["a"]["signature_id"])

@@ -57,13 +57,13 @@ def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) 
     assert json.loads((out / "told.json").read_text()) == calm
     known = keys(journal)
     assert len(known) == len(set(known)), "an answer that was on the disk was asked again"
-    made = Counter(log.read_text().split("\n")[:-1])
+    counter = Counter(log.read_text().split("\n")[:-1])
     asked = Counter("saved" if case.startswith("verify") else case for case, _ in known)
-    repeated = {case: count - asked[case] for case, count in made.items() if count > asked[case]}
+    repeated = {case: count - asked[case] for case, count in counter.items() if count > asked[case]}
     # A kill may come between a judgement and its line in the journal: of one such judgement per worker nothing is
     # known.
     assert sum(repeated.values()) <= kills * jobs
-    assert set(asked) <= set(made)
+    assert set(asked) <= set(counter)
 
 
 def test_the_same_seed_and_workers_give_the_same_result(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_the_same_seed_and_workers_give_the_same_result(tmp_path: Path) -> None:
 def test_a_case_for_which_no_time_was_left_says_how_often_it_failed(tmp_path: Path) -> None:
     result = run(Abstract(transformer(8), needs([3])), tmp_path / "out", max_time=1e-6)
     assert result.stopped and result.verified == (3, 3) and result.nodes == result.original[0]
-    told = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
-    assert told["verified"] == [3, 3] and told["record"] == result.verdict.plain()
+    document = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
+    assert document["verified"] == [3, 3] and document["record"] == result.verdict.plain()
 
 
 @pytest.mark.parametrize("jobs", [1, 4])

@@ -80,17 +80,17 @@ def test_a_running_minification_is_steered_killed_and_resumed(place: Path) -> No
         refused = subprocess.run(words(*again), cwd=place, capture_output=True, text=True)
         assert refused.returncode == 2
         assert f"out is in use: process {first.pid} on " in refused.stderr
-        code, told, _ = steer(place, "skip")
-        assert (code, told["state"], told["step"]) == (0, "applied", "windows")
+        code, reported, _ = steer(place, "skip")
+        assert (code, reported["state"], reported["step"]) == (0, "applied", "windows")
         assert start_ticks(pid) is None, "the command that hung is gone"
         pid = hung(place)
-        code, told, _ = steer(place, "disable", "values")
-        assert (code, told["state"]) == (0, "waiting"), "no query is ended for another step's sake"
-        code, told, _ = steer(place, "pause")
-        assert (code, told["state"]) == (0, "applied")
+        code, reported, _ = steer(place, "disable", "values")
+        assert (code, reported["state"]) == (0, "waiting"), "no query is ended for another step's sake"
+        code, reported, _ = steer(place, "pause")
+        assert (code, reported["state"]) == (0, "applied")
         assert start_ticks(pid) is None
-        code, told, said = steer(place, "raise", "windows")
-        assert (code, told["state"]) == (1, "refused")
+        code, reported, said = steer(place, "raise", "windows")
+        assert (code, reported["state"]) == (1, "refused")
         assert "has begun already" in said
     finally:
         first.kill()

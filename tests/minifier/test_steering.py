@@ -33,11 +33,11 @@ def no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def orders(*texts: str) -> list[Order]:
-    made: list[Order] = []
+    built: list[Order] = []
     for text in texts:
         what, _, more = text.partition(" ")
-        made.append(Order.new(what, number=int(more)) if what == "restart" else Order.new(what, step=more))
-    return made
+        built.append(Order.new(what, number=int(more)) if what == "restart" else Order.new(what, step=more))
+    return built
 
 
 def problem(out: Path, script: Script, hanging: set[int] | None = None, **more: Any) -> Abstract:
@@ -47,28 +47,28 @@ def problem(out: Path, script: Script, hanging: set[int] | None = None, **more: 
         for order in script.get(number, ()):
             append(out, order)
 
-    made = Abstract(transformer(300), needs(CORE), on_judging=judging, **more)
-    made.hanging = hanging or set()
-    return made
+    abstract = Abstract(transformer(300), needs(CORE), on_judging=judging, **more)
+    abstract.hanging = hanging or set()
+    return abstract
 
 
 def steered(
     out: Path, script: Script, jobs: int = 1, hanging: set[int] | None = None, **more: Any
 ) -> tuple[Minified, list[Happening]]:
     out.mkdir(exist_ok=True)
-    told: list[Happening] = []
-    one = problem(out, script, hanging)
-    result = run(one, out, steered=True, tell=told.append, jobs=jobs, **more)
-    assert not one.doubled, "two threads asked one candidate"
-    return result, told
+    messages: list[Happening] = []
+    item = problem(out, script, hanging)
+    result = run(item, out, steered=True, tell=messages.append, jobs=jobs, **more)
+    assert not item.doubled, "two threads asked one candidate"
+    return result, messages
 
 
-def steps(told: list[Happening]) -> list[str]:
-    return [event.step for event in told if isinstance(event, Stepped)]
+def steps(items: list[Happening]) -> list[str]:
+    return [event.step for event in items if isinstance(event, Stepped)]
 
 
-def states(told: list[Happening]) -> list[tuple[str, str]]:
-    return [(event.what, event.state) for event in told if isinstance(event, Steered)]
+def states(items: list[Happening]) -> list[tuple[str, str]]:
+    return [(event.what, event.state) for event in items if isinstance(event, Steered)]
 
 
 def end(result: Minified) -> tuple[Any, ...]:
@@ -81,49 +81,49 @@ def end(result: Minified) -> tuple[Any, ...]:
 @JOBS
 def test_without_orders_nothing_changes(tmp_path: Path, jobs: int) -> None:
     plain = run(Abstract(transformer(300), needs(CORE)), tmp_path / "plain", jobs=jobs)
-    result, told = steered(tmp_path / "out", {}, jobs)
+    result, reported = steered(tmp_path / "out", {}, jobs)
     assert end(result) == end(plain)
-    assert not states(told)
+    assert not states(reported)
 
 
 @JOBS
 def test_skip_ends_the_query_in_flight_and_goes_on_with_the_next_step(tmp_path: Path, jobs: int) -> None:
     began = time.monotonic()
-    result, told = steered(tmp_path / "out", {5: orders("skip")}, jobs, hanging={5})
+    result, reported = steered(tmp_path / "out", {5: orders("skip")}, jobs, hanging={5})
     assert time.monotonic() - began < 10
-    assert states(told) == [("skip", "applied")]
+    assert states(reported) == [("skip", "applied")]
     assert core(result) == CORE
-    place = next(place for place, event in enumerate(told) if isinstance(event, Steered))
-    skipped = next(event for event in reversed(told[:place]) if isinstance(event, Stepped))
-    following = next(event for event in told[place:] if isinstance(event, Stepped))
+    place = next(place for place, event in enumerate(reported) if isinstance(event, Steered))
+    skipped = next(event for event in reversed(reported[:place]) if isinstance(event, Stepped))
+    following = next(event for event in reported[place:] if isinstance(event, Stepped))
     assert (skipped.step, following.step) == ("windows", "chunks")
-    asked = [event for event in told if isinstance(event, QueryAnswered)]
+    asked = [event for event in reported if isinstance(event, QueryAnswered)]
     assert len(asked) == result.queries, "what was ended is not counted"
 
 
 @JOBS
 def test_pause_frees_the_machine_and_resume_asks_again(tmp_path: Path, jobs: int) -> None:
-    out, told = tmp_path / "out", list[Happening]()
+    out, reported = tmp_path / "out", list[Happening]()
     out.mkdir()
-    one = problem(out, {6: orders("pause")}, {6})
+    item = problem(out, {6: orders("pause")}, {6})
     plain = run(Abstract(transformer(300), needs(CORE)), tmp_path / "plain", jobs=jobs)
 
     def later() -> None:
         deadline = time.monotonic() + 20
-        while not states(told) and time.monotonic() < deadline:
+        while not states(reported) and time.monotonic() < deadline:
             time.sleep(0.01)
-        before = one.judging
+        before = item.judging
         time.sleep(0.5)
-        assert one.judging == before, "nothing is asked in a pause"
+        assert item.judging == before, "nothing is asked in a pause"
         append(out, Order.new("resume"))
 
     thread = threading.Thread(target=later)
     thread.start()
-    result = run(one, out, steered=True, tell=told.append, jobs=jobs)
+    result = run(item, out, steered=True, tell=reported.append, jobs=jobs)
     thread.join()
-    assert states(told) == [("pause", "applied"), ("resume", "applied")]
+    assert states(reported) == [("pause", "applied"), ("resume", "applied")]
     assert end(result) == end(plain)
-    assert not one.doubled
+    assert not item.doubled
     again = run(problem(out, {}), out, resume=True, steered=True, jobs=jobs)
     assert end(again) == end(plain), "a pause is not carried out again"
 
@@ -131,24 +131,24 @@ def test_pause_frees_the_machine_and_resume_asks_again(tmp_path: Path, jobs: int
 @JOBS
 def test_disable_and_enable(tmp_path: Path, jobs: int) -> None:
     script = {4: orders("disable windows", "disable polish", "enable polish", "disable values")}
-    result, told = steered(tmp_path / "out", script, jobs, hanging={4})
-    assert states(told) == [
+    result, reported = steered(tmp_path / "out", script, jobs, hanging={4})
+    assert states(reported) == [
         ("disable", "applied"),
         ("disable", "applied"),
         ("enable", "applied"),
         ("disable", "applied"),
     ]
-    assert "values" not in steps(told)
-    assert {"windows", "polish"} <= set(steps(told))
+    assert "values" not in steps(reported)
+    assert {"windows", "polish"} <= set(steps(reported))
     assert core(result) == CORE
 
 
 def test_raise_makes_a_step_the_next_but_nothing_impossible(tmp_path: Path) -> None:
     script = {4: orders("raise polish", "raise explain", "raise hint", "raise nonsense")}
-    result, told = steered(tmp_path / "out", script)
-    assert states(told)[0] == ("raise", "applied")
-    assert {state for _, state in states(told)[1:]} == {"refused"}
-    order = steps(told)
+    result, reported = steered(tmp_path / "out", script)
+    assert states(reported)[0] == ("raise", "applied")
+    assert {state for _, state in states(reported)[1:]} == {"refused"}
+    order = steps(reported)
     assert order.index("polish") < order.index("chunks") < order.index("explain")
     assert core(result) == CORE
 
@@ -165,8 +165,8 @@ def test_nothing_is_raised_above_the_switches() -> None:
 
 @JOBS
 def test_cancel_verifies_and_concludes_with_the_best(tmp_path: Path, jobs: int) -> None:
-    result, told = steered(tmp_path / "out", {9: orders("cancel")}, jobs, hanging={9})
-    assert states(told) == [("cancel", "applied")]
+    result, reported = steered(tmp_path / "out", {9: orders("cancel")}, jobs, hanging={9})
+    assert states(reported) == [("cancel", "applied")]
     assert result.stopped == "cancelled"
     assert result.verified == (3, 3)
     assert core(result) >= CORE
@@ -183,29 +183,29 @@ def test_restart_keeps_what_was_found_and_the_smallest(tmp_path: Path, jobs: int
     calm, _ = steered(tmp_path / "calm", {}, jobs, **every)
     last = calm.queries - 3
     script = {last: orders(*left_out, "restart 1")}
-    result, told = steered(tmp_path / "out", script, jobs, hanging={last}, **every)
-    restarted = [event for event in told if isinstance(event, Restarted)]
+    result, reported = steered(tmp_path / "out", script, jobs, hanging={last}, **every)
+    restarted = [event for event in reported if isinstance(event, Restarted)]
     assert [event.number for event in restarted] == [1]
     assert core(result) == core(calm), "the smallest is never lost"
     assert any("is the smallest and is kept" in note for note in result.notes)
-    assert len(result.history) >= len([event for event in told if isinstance(event, Best)])
+    assert len(result.history) >= len([event for event in reported if isinstance(event, Best)])
 
 
 def test_a_restart_from_the_original_finds_it_again_without_asking(tmp_path: Path) -> None:
     calm, _ = steered(tmp_path / "calm", {}, 1)
     last = calm.queries  # the last run of the verification
-    result, told = steered(tmp_path / "out", {last: orders("restart 0")}, 1, hanging={last})
-    bests = [event for event in told if isinstance(event, Best)]
+    result, reported = steered(tmp_path / "out", {last: orders("restart 0")}, 1, hanging={last})
+    bests = [event for event in reported if isinstance(event, Best)]
     assert [event.case for event in bests[: len(bests) // 2]] == [event.case for event in bests[len(bests) // 2 :]]
     assert [event.number for event in bests] == list(range(1, len(bests) + 1))
     assert core(result) == core(calm)
-    searched = [event for event in told if isinstance(event, QueryAnswered) and event.purpose == "search"]
+    searched = [event for event in reported if isinstance(event, QueryAnswered) and event.purpose == "search"]
     assert len({event.case for event in searched}) == len(searched)
 
 
 def test_steps_can_be_left_out_from_the_start(tmp_path: Path) -> None:
-    result, told = steered(tmp_path / "out", {}, without=("windows", "polish"))
-    assert not {"windows", "polish"} & set(steps(told))
+    result, reported = steered(tmp_path / "out", {}, without=("windows", "polish"))
+    assert not {"windows", "polish"} & set(steps(reported))
     assert core(result) == CORE
     _, again = steered_again(tmp_path / "out", 1, without=("windows", "polish"))
     assert not {"windows", "polish"} & set(steps(again))
@@ -234,8 +234,8 @@ def keys(journal: Path) -> list[tuple[str, int]]:
 
 
 def steered_again(out: Path, jobs: int, **more: Any) -> tuple[Minified, list[Happening]]:
-    told: list[Happening] = []
-    return run(problem(out, {}), out, resume=True, steered=True, tell=told.append, jobs=jobs, **more), told
+    messages: list[Happening] = []
+    return run(problem(out, {}), out, resume=True, steered=True, tell=messages.append, jobs=jobs, **more), messages
 
 
 LAST = -1
@@ -244,7 +244,7 @@ LAST = -1
 
 def scripts() -> dict[str, Script]:
     chance = random.Random(3)
-    made: dict[str, Script] = {
+    built: dict[str, Script] = {
         "skip twice": {5: orders("skip"), 14: orders("skip")},
         "other steps": {4: orders("disable windows", "raise polish"), 20: orders("enable windows")},
         "back": {12: orders("restart 1"), 30: orders("restart 0", "disable chunks")},
@@ -253,8 +253,8 @@ def scripts() -> dict[str, Script]:
     kinds = ["skip", "restart 0", "restart 2"]
     kinds += [f"{what} {step}" for what in ("disable", "enable", "raise") for step in STEPS]
     for number in range(6):
-        made[f"random {number}"] = {at: orders(chance.choice(kinds)) for at in chance.sample(range(4, 45), 6)}
-    return made
+        built[f"random {number}"] = {at: orders(chance.choice(kinds)) for at in chance.sample(range(4, 45), 6)}
+    return built
 
 
 @pytest.mark.long

@@ -49,10 +49,10 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(path: Path) -> Watched:
-    found = watched(path)
-    while found.read():
+    result = watched(path)
+    while result.read():
         pass
-    return found
+    return result
 
 
 def line(**event: object) -> bytes:
@@ -60,26 +60,26 @@ def line(**event: object) -> bytes:
 
 
 def test_every_event_is_there_right_after_it_was_written(tmp_path: Path) -> None:
-    found, seen = Watched(tmp_path / "out"), []
+    result, seen = Watched(tmp_path / "out"), []
     kinds: set[str] = set()
 
     def then(event: Happening) -> None:
-        found.read()
+        result.read()
         data = event.to_json()
         kinds.add(data["event"])
         if data["event"] == "asking":
-            flight = found.story.flight()
-            assert flight is not None and any(one.case == data["case"] for one in found.story.flying.values())
+            flight = result.story.flight()
+            assert flight is not None and any(item.case == data["case"] for item in result.story.flying.values())
         elif data["event"] == "query":
-            assert found.story.queries[-1].case == data["case"] and not any(
-                one.case == data["case"] for one in found.story.flying.values() if data["purpose"] == "search"
+            assert result.story.queries[-1].case == data["case"] and not any(
+                item.case == data["case"] for item in result.story.flying.values() if data["purpose"] == "search"
             )
-            seen.append(found.story.best)
+            seen.append(result.story.best)
 
     done = session(tmp_path / "out", then=then)
-    story = found.story
+    story = result.story
     assert {"start", "step", "asking", "query", "best", "say", "end"} <= kinds
-    assert found.state == "ended" and len(story.queries) == done.queries == len(seen)
+    assert result.state == "ended" and len(story.queries) == done.queries == len(seen)
     assert [(item.queries, item.nodes, item.input_bytes) for item in story.history] == done.history
     assert [item.number for item in story.history] == list(range(len(done.history)))
     assert story.best == (done.nodes, done.input_bytes) and story.original == done.original
@@ -92,33 +92,33 @@ def test_every_event_is_there_right_after_it_was_written(tmp_path: Path) -> None
 def test_a_line_is_read_when_it_is_whole_and_damage_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(line(event="start", graph="g", out="o") + b'{"event": "query", "queries": 1, "ver')
-    found = watched(tmp_path)
-    assert found.story.graph == "g" and not found.read() and not found.story.queries
+    result = watched(tmp_path)
+    assert result.story.graph == "g" and not result.read() and not result.story.queries
     with path.open("ab") as file:
         file.write(b'dict": "same", "purpose": "sanity", "nodes": 9}\n' + b"\xff\xfe nonsense\n[1, 2]\n")
         file.write(line(event="query", nodes="many", queries=2) + line(event="new thing", x=1))
         file.write(line(event="step", step="windows"))
-    assert found.read() and len(found.story.queries) == 1 and found.story.original == (9, 0)
-    assert found.damage == 2 and found.story.step == "windows"
+    assert result.read() and len(result.story.queries) == 1 and result.story.original == (9, 0)
+    assert result.damage == 2 and result.story.step == "windows"
 
 
 def test_a_process_that_goes_on_tells_all_again(out: Path, tmp_path: Path) -> None:
     lines = (out / "events.jsonl").read_bytes().splitlines(keepends=True)
     half = len(lines) // 2
     (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:half]))
-    found = read(tmp_path)
-    first = len(found.story.queries)
+    content = read(tmp_path)
+    first = len(content.story.queries)
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(b"".join(lines))
-    while found.read():
+    while content.read():
         pass
     whole_story = read(out).story
-    assert 0 < first < len(whole_story.queries) == len(found.story.queries)
-    assert found.story.history == whole_story.history
+    assert 0 < first < len(whole_story.queries) == len(content.story.queries)
+    assert content.story.history == whole_story.history
     (tmp_path / "events.jsonl").unlink()
     (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:half]))  # another file of the same name
-    found.read()
-    assert len(found.story.queries) == first
+    content.read()
+    assert len(content.story.queries) == first
 
 
 def test_the_state_says_whether_it_lives(out: Path, tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_the_state_says_whether_it_lives(out: Path, tmp_path: Path) -> None:
 
     def standing(record: object) -> str:
         (tmp_path / "process.json").write_bytes(msgspec.json.encode(record))
-        found = read(tmp_path)
-        return telling.standing(found, NOW)
+        content = read(tmp_path)
+        return telling.standing(content, NOW)
 
     assert standing(here).startswith("running: ")
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -146,12 +146,12 @@ def test_a_folder_that_vanishes_keeps_what_was_read(out: Path, tmp_path: Path) -
     path = tmp_path / "out"
     path.mkdir()
     (path / "events.jsonl").write_bytes((out / "events.jsonl").read_bytes())
-    found = read(path)
-    count = len(found.story.queries)
+    content = read(path)
+    count = len(content.story.queries)
     (path / "events.jsonl").unlink()
     path.rmdir()
-    found.read()
-    assert found.state == "gone" and len(found.story.queries) == count > 0
+    content.read()
+    assert content.state == "gone" and len(content.story.queries) == count > 0
     with pytest.raises(UsageError, match="no such folder"):
         watched(path)
 
@@ -163,20 +163,20 @@ def test_steering_is_asked_for_until_it_is_acknowledged(tmp_path: Path) -> None:
     orders = [{"id": "a", "what": "disable", "step": "polish"}, {"id": "b", "what": "raise", "step": "sanity"}]
     orders.append({"id": "c", "what": "pause"})
     (tmp_path / "control.jsonl").write_text("".join(json.dumps(order) + "\n" for order in orders))
-    found = read(tmp_path)
-    assert list(found.wishes.values()) == ["disable polish", "raise sanity", "pause"]
+    content = read(tmp_path)
+    assert list(content.wishes.values()) == ["disable polish", "raise sanity", "pause"]
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line(event="steered", id="a", what="disable", step="polish", state="applied"))
         file.write(
             line(event="steered", id="b", what="raise", step="sanity", state="refused", why="it is always first")
         )
-    found.read()
-    assert list(found.wishes.values()) == ["pause"] and found.story.steps["polish"].mark == "disabled"
-    assert found.story.steps["sanity"].mark == "" and found.story.steers["b"].why == "it is always first"
+    content.read()
+    assert list(content.wishes.values()) == ["pause"] and content.story.steps["polish"].mark == "disabled"
+    assert content.story.steps["sanity"].mark == "" and content.story.steers["b"].why == "it is always first"
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line(event="steered", id="c", what="pause", state="applied"))
-    found.read()
-    assert found.story.paused and not found.wishes
+    content.read()
+    assert content.story.paused and not content.wishes
 
 
 def test_a_restart_goes_on_from_the_state_it_names_and_keeps_the_others() -> None:
@@ -231,7 +231,8 @@ def test_a_difference_names_each_part_that_differs_once(best: Candidate, other: 
     atoms = AtomNames([(f"n{number}",) for number in range(41)], {})
     lines = difference(best, other, atoms)
     names = {
-        line.sign: {one.text for one in lines if one.sign == line.sign and one.text.startswith("n")} for line in lines
+        line.sign: {item.text for item in lines if item.sign == line.sign and item.text.startswith("n")}
+        for line in lines
     }
     assert names.get("-", set()) == {f"n{atom}" for atom in best.keep - other.keep}
     assert names.get("+", set()) == {f"n{atom}" for atom in other.keep - best.keep}
@@ -261,10 +262,10 @@ def test_nodes_are_named_and_far_ones_counted() -> None:
 
 
 def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_path: Path) -> None:
-    found = read(out)
-    outcome = outcome_of(out, found.story)
-    assert (outcome.nodes, outcome.original[0]) == (found.story.best[0], found.story.original[0])  # type: ignore[index]
-    found.story.take(
+    content = read(out)
+    outcome = outcome_of(out, content.story)
+    assert (outcome.nodes, outcome.original[0]) == (content.story.best[0], content.story.original[0])  # type: ignore[index]
+    content.story.take(
         {
             "event": "done",
             "nodes": 3,
@@ -279,10 +280,10 @@ def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_pa
             "parts": [{"name": "relu", "verdict": "pass", "signature": ""}],
         }
     )
-    told = outcome_of(tmp_path, found.story).sentences()
-    assert told[0] == "50 nodes, 400 B of inputs -> 3 nodes, 4 B of inputs"
-    assert "verified: 3 of 3 fresh processes failed the same way" in told and "without relu it passes" in told
-    assert "the nearest case that passes: without relu" in told and told[-1] == "note: a note"
+    reported = outcome_of(tmp_path, content.story).sentences()
+    assert reported[0] == "50 nodes, 400 B of inputs -> 3 nodes, 4 B of inputs"
+    assert "verified: 3 of 3 fresh processes failed the same way" in reported and "without relu it passes" in reported
+    assert "the nearest case that passes: without relu" in reported and reported[-1] == "note: a note"
 
 
 def test_a_start_is_proposed_checked_and_said_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,14 +316,14 @@ def test_what_is_proposed_follows_the_last_verdict(tmp_path: Path, monkeypatch: 
     stages = proposed("graph", verdict=wrong.then("graphdbg diff a b"), rung="stages")
     right = proposed("graph", verdict=OK.then("graphdbg dump --inputs last -- train.py"))
     unsure = proposed("graph", verdict=cannot_tell("eager is not deterministic"))
-    for found, said in (
+    for result, said in (
         (stages, "graphdbg diff a b"),
         (right, "--inputs last"),
         (unsure, "eager is not deterministic"),
     ):
         with pytest.raises(UsageError, match=said):
-            found.with_texts({**found.texts(), "out": "other"})
-        assert found.with_texts({**found.texts(), "check": "crash"}).words()[-3:-1] == ["--check", "crash"]
+            result.with_texts({**result.texts(), "out": "other"})
+        assert result.with_texts({**result.texts(), "check": "crash"}).words()[-3:-1] == ["--check", "crash"]
 
 
 def test_a_preview_counts_what_was_replaced_and_finds_what_was_not(tmp_path: Path) -> None:
@@ -331,22 +332,24 @@ def test_a_preview_counts_what_was_replaced_and_finds_what_was_not(tmp_path: Pat
     (tmp_path / "repro.py").write_text(repro)
     (tmp_path / "issue.md").write_text(f"shows it in 2 of 3 fresh processes\n{repro}\n{lines}")
     redactor = Redactor(home="/somewhere/ann", user="ann", folders=[])
-    found = Preview.of(tmp_path, redactor)
-    assert dict(found.replaced) == {"folder": 2, "scratch folder": 1}  # what stands in both files counts once
-    assert (found.shown, found.times) == (2, 3) and not found.leaks
+    result = Preview.of(tmp_path, redactor)
+    assert dict(result.replaced) == {"folder": 2, "scratch folder": 1}  # what stands in both files counts once
+    assert (result.shown, result.times) == (2, 3) and not result.leaks
     shared = "what will be shared: 2 source lines of 2 files (<tmp>/train.py, .../net.py), 1 operation"
-    assert found.sentences()[0].startswith(shared)
+    assert result.sentences()[0].startswith(shared)
     (tmp_path / "issue.md").write_text("see /somewhere/ann/secret.py")
     again = Preview.of(tmp_path, redactor)
-    assert again.leaks and any(told.startswith("STILL THERE") for told in again.sentences())
+    assert again.leaks and any(sentence.startswith("STILL THERE") for sentence in again.sentences())
     assert not Preview.of(tmp_path / "nowhere").is_there
 
 
 def test_a_command_says_how_it_stands(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     story = read(out).story
     assert cli(["steer", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("ended after ") and told.count("query ") >= len(story.history) and "  best\n" in told
+    printed = capsys.readouterr().out
+    assert (
+        printed.startswith("ended after ") and printed.count("query ") >= len(story.history) and "  best\n" in printed
+    )
     assert cli(["steer", str(out), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["state"] == "ended" and facts["queries"] == len(story.queries) and tuple(facts["best"]) == story.best
@@ -369,9 +372,9 @@ def test_a_long_history_is_taken_in_quickly(tmp_path: Path) -> None:
             file.write(
                 line(event="query", queries=number, purpose="search", step="atoms", case="0-9", verdict="pass", nodes=9)
             )
-    began, found = time.process_time(), Watched(tmp_path)
+    began, result = time.process_time(), Watched(tmp_path)
     bites = 0
-    while found.read():
+    while result.read():
         bites += 1
-    assert len(found.story.queries) == 5_000 and bites > 1
+    assert len(result.story.queries) == 5_000 and bites > 1
     assert time.process_time() - began < 3.0

@@ -43,13 +43,13 @@ class Slow(Abstract):
 
 
 def test_what_is_behind_the_first_that_fails_is_ended_and_not_counted(tmp_path: Path) -> None:
-    told: list[Happening] = []
+    messages: list[Happening] = []
     problem = Slow(transformer(300), needs([30]))
     (tmp_path / "out").mkdir()
-    result = run(problem, tmp_path / "out", steered=True, tell=told.append, jobs=4)
+    result = run(problem, tmp_path / "out", steered=True, tell=messages.append, jobs=4)
     assert core(result) == {30}
     assert problem.ended, "the first wave has a large candidate behind a small one that fails"
-    answered = [event for event in told if isinstance(event, QueryAnswered)]
+    answered = [event for event in messages if isinstance(event, QueryAnswered)]
     assert len(answered) == result.queries
     assert not {event.case for event in answered} & set(problem.ended)
     assert not problem.doubled

@@ -29,5 +29,5 @@ def test_a_wrong_dtype_of_a_decomposition_is_minified_before_it(tmp_path: Path) 
     graphdbg("dump", "-o", "run", "--inputs", "first", "--", sys.executable, "program.py")
     done = graphdbg("minify", "run", "-o", "out", "--import", "planted_wide_decomposition", "--json")
     assert "; minifying run/0_0/dynamo, which it was made from" in done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert (done.returncode, told["verdict"], told["repro"]) == (0, "fails", "shows"), done.stderr
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, document["verdict"], document["repro"]) == (0, "fails", "shows"), done.stderr

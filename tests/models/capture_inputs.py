@@ -96,9 +96,9 @@ def buffer_written_training() -> Made:
 
     class Counting(Net):
         def forward(self, x: Tensor) -> Tensor:
-            made = x @ self.weight
-            self.seen.mul_(0.9).add_(made.detach(), alpha=0.1)
-            return F.relu(made + self.seen)
+            result = x @ self.weight
+            self.seen.mul_(0.9).add_(result.detach(), alpha=0.1)
+            return F.relu(result + self.seen)
 
     return Counting(), (torch.randn(3, 4),)
 
@@ -228,8 +228,8 @@ def one_twice() -> Made:
         a.mul_(2)
         return a.sin().sum() + b.cos().sum()
 
-    made = _result(6)
-    return f, (made, made)
+    result = _result(6)
+    return f, (result, result)
 
 
 def two_dtypes() -> Made:

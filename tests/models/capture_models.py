@@ -64,8 +64,8 @@ def mixture() -> Made:
 
     def call(self: Any, x: Tensor) -> Tensor:
         weight, chosen = self.gate(x).softmax(-1).topk(2)
-        made = torch.stack([expert(x) for expert in self.experts], 1)
-        return (made.gather(1, chosen[..., None].expand(-1, -1, x.shape[1])) * weight[..., None]).sum(1)
+        result = torch.stack([expert(x) for expert in self.experts], 1)
+        return (result.gather(1, chosen[..., None].expand(-1, -1, x.shape[1])) * weight[..., None]).sum(1)
 
     experts = nn.ModuleList(nn.Linear(6, 6) for _ in range(4))
     return _Calls(call, gate=nn.Linear(6, 4), experts=experts), (torch.randn(5, 6),)
@@ -161,9 +161,9 @@ def hooked() -> Made:
     """Hooks on a tensor, on a parameter's accumulation, and on a module's backward."""
 
     def call(self: Any, x: Tensor) -> Tensor:
-        made = self.layer(x)
-        made.register_hook(lambda grad: grad * 2)
-        return made.relu() + made
+        result = self.layer(x)
+        result.register_hook(lambda grad: grad * 2)
+        return result.relu() + result
 
     module = _Calls(call, layer=nn.Linear(4, 4))
 
@@ -184,9 +184,9 @@ def step_inside() -> Made:
 
     def step(x: Tensor) -> Tensor:
         optimizer.zero_grad()
-        made = layer(x)
-        made.register_hook(lambda grad: grad * 2)
-        loss = last(made.relu()).square().mean()
+        result = layer(x)
+        result.register_hook(lambda grad: grad * 2)
+        loss = last(result.relu()).square().mean()
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -201,9 +201,9 @@ def eager_backward_inside() -> Made:
 
     @torch._dynamo.disable  # type: ignore[misc]
     def eager(x: Tensor) -> Tensor:
-        made = layer(x)
-        made.register_hook(lambda grad: grad.sin() * 2)
-        return made.square().sum()
+        result = layer(x)
+        result.register_hook(lambda grad: grad.sin() * 2)
+        return result.square().sum()
 
     def step(x: Tensor) -> Tensor:
         eager(x * 2).backward()
@@ -223,7 +223,7 @@ def rotary_attention() -> Made:
 
     def call(self: Any, x: Tensor, places: Tensor) -> Tensor:
         angles = places[:, None] * 10000.0 ** (-torch.arange(0, 4, 2) / 4)
-        cos, sin = (torch.cat([one, one], -1) for one in (angles.cos(), angles.sin()))
+        cos, sin = (torch.cat([item, item], -1) for item in (angles.cos(), angles.sin()))
         q = turn(self.q(x).unflatten(-1, (4, 4)).transpose(1, 2), cos, sin)
         k = turn(self.k(x).unflatten(-1, (2, 4)).transpose(1, 2), cos, sin).repeat_interleave(2, 1)
         v = self.v(x).unflatten(-1, (2, 4)).transpose(1, 2).repeat_interleave(2, 1)
@@ -289,8 +289,8 @@ def none_gradient() -> Made:
     """Outputs without gradients beside those that have them; an input that needs none."""
 
     def call(self: Any, x: Tensor, y: Tensor) -> tuple[Any, ...]:
-        made = self.layer(x)
-        return made, made.detach() * 2, made.argmax(1), None, y + 1
+        result = self.layer(x)
+        return result, result.detach() * 2, result.argmax(1), None, y + 1
 
     return _Calls(call, layer=nn.Linear(4, 4)), (torch.randn(3, 4), torch.randn(3))
 

@@ -97,10 +97,10 @@ class Program:
         return getattr(capture, self.mode)(function, arguments, dynamic=bool(self.dynamic))
 
 
-def total(made: Any) -> torch.Tensor:
+def total(result: Any) -> torch.Tensor:
     """A number whose gradient reaches every output that has one."""
-    parts = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor) and one.requires_grad]
-    return sum((one.abs().double().square().mean() for one in parts), torch.zeros((), dtype=torch.float64))
+    parts = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    return sum((part.abs().double().square().mean() for part in parts), torch.zeros((), dtype=torch.float64))
 
 
 HOP, SYMBOLS, RANDOM, NUMBERS, VIEWS = "higher-order op", "symbols", "random", "value kinds", "views and writes"

@@ -45,8 +45,8 @@ def dynamic_divisible() -> Made:
 def dynamic_ranges() -> Made:
     """Two inputs of one size within bounds, another unequal."""
     x, y = torch.randn(6, 4), torch.randn(6, 4)
-    for one in (x, y):
-        torch._dynamo.mark_dynamic(one, 0, min=2, max=64)
+    for item in (x, y):
+        torch._dynamo.mark_dynamic(item, 0, min=2, max=64)
     return lambda a, b: torch.cat([a, b, a[:2]]).cumsum(0), (x, y)
 
 

@@ -70,7 +70,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         query = self.query(x).unflatten(-1, (self.heads, self.each)).transpose(1, 2)
         key, value = self.key_value(x).unflatten(-1, (2 * self.groups, self.each)).transpose(1, 2).chunk(2, 1)
-        key, value = (one.repeat_interleave(self.heads // self.groups, 1) for one in (key, value))
+        key, value = (item.repeat_interleave(self.heads // self.groups, 1) for item in (key, value))
         if self.bias is None:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         else:

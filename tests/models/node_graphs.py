@@ -43,13 +43,15 @@ class Block(nn.Module):
 def _training(layers: int, width: int, dtype: torch.dtype) -> dict[str, Made]:
     torch.manual_seed(0)
     model = nn.Sequential(*[Block(width) for _ in range(layers)], nn.LayerNorm(width), nn.Linear(width, 8)).to(dtype)
-    found: dict[str, Made] = {}
+    results: dict[str, Made] = {}
 
     def keep(name: str) -> Callable[..., Any]:
         def compiler(gm: fx.GraphModule, _: Any) -> Any:
             def run(args: list[Any]) -> Any:
-                kept = [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in args]
-                found.setdefault(name, (gm, kept, name))
+                kept = [
+                    argument.detach().clone() if isinstance(argument, torch.Tensor) else argument for argument in args
+                ]
+                results.setdefault(name, (gm, kept, name))
                 return gm(*args)
 
             run._boxed_call = True  # type: ignore[attr-defined]
@@ -63,7 +65,7 @@ def _training(layers: int, width: int, dtype: torch.dtype) -> dict[str, Made]:
         )
 
     torch.compile(model, backend=backend)(torch.randn(2, 8, width, dtype=dtype)).square().mean().backward()
-    return found
+    return results
 
 
 def _traced(f: Callable[..., Any], *inputs: Any, seed: int = 0) -> Made:
@@ -100,7 +102,7 @@ def silu_net(dtype: torch.dtype = torch.float32) -> Made:
             x = x + (h - h.mean(-1, keepdim=True)) * 0.5
         return (x,)
 
-    return _traced(f, torch.randn(8, 16, dtype=dtype), *(one.to(dtype) for one in _weights(72, 16)))
+    return _traced(f, torch.randn(8, 16, dtype=dtype), *(weight.to(dtype) for weight in _weights(72, 16)))
 
 
 def recurrent() -> Made:

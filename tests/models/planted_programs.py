@@ -145,8 +145,8 @@ def main(name: str, fault: str) -> None:
     compiled = torch.compile(net, dynamic=True if name == "dynamic" else None)
     loss = compiled(*inputs()).square().mean()
     loss.backward()
-    gradients = sum(float(one.grad.norm()) for one in net.parameters() if one.grad is not None)
-    written = sum(float(one.float().norm()) for one in net.buffers())
+    gradients = sum(float(parameter.grad.norm()) for parameter in net.parameters() if parameter.grad is not None)
+    written = sum(float(buffer.float().norm()) for buffer in net.buffers())
     print(f"loss {loss.item():.5g} gradients {gradients:.5g} written {written:.5g}")
 
 

@@ -47,7 +47,7 @@ def graphs_of(
     torch.manual_seed(0)
     module: Any
     module, inputs = MODELS[name].make(size or SIZES.get(name, 4))
-    found: list[Graph] = []
+    results: list[Graph] = []
     joints: list[Graph] = []
     usual = path.partition_fn
 
@@ -57,7 +57,7 @@ def graphs_of(
         known = {key: list(value) for key, value in kwargs.items() if key == "static_input_idxs"}
 
         def run(*given: Any) -> Any:
-            found.append(Graph(name, stage, kept, [_copied(one) for one in given], known, bool(dynamic)))
+            results.append(Graph(name, stage, kept, [_copied(value) for value in given], known, bool(dynamic)))
             return gm(*given)
 
         return make_boxed_func(run)
@@ -74,7 +74,7 @@ def graphs_of(
         compiled: Any = path.compile_fx(gm, list(given), inner_compile=inner)
 
         def run(*real: Any) -> Any:
-            found.append(Graph(name, "dynamo", kept, [_kept(one) for one in real], {}, bool(dynamic)))
+            results.append(Graph(name, "dynamo", kept, [_kept(item) for item in real], {}, bool(dynamic)))
             return compiled(*real)
 
         return run
@@ -89,10 +89,10 @@ def graphs_of(
         torch.backends.mkldnn.flags(enabled=False),
         replaced(path, "partition_fn", partition),
     ):
-        made = torch.compile(module, backend=backend, dynamic=dynamic)(*inputs)
-    outputs = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor) and one.requires_grad]
-    torch.autograd.backward(outputs, [torch.randn_like(one) for one in outputs])
-    return [*found, *_with_inputs(joints, found)]
+        result = torch.compile(module, backend=backend, dynamic=dynamic)(*inputs)
+    outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    torch.autograd.backward(outputs, [torch.randn_like(output) for output in outputs])
+    return [*results, *_with_inputs(joints, results)]
 
 
 def _with_inputs(joints: list[Graph], halves: list[Graph]) -> list[Graph]:
@@ -101,9 +101,9 @@ def _with_inputs(joints: list[Graph], halves: list[Graph]) -> list[Graph]:
     for half in halves:
         if half.stage != "dynamo":
             known |= dict(zip(_names(half.gm), half.inputs, strict=True))
-    for one in joints:
-        one.inputs = [known.get(name) for name in _names(one.gm)]
-    return [one for one in joints if all(value is not None for value in one.inputs)]
+    for joint in joints:
+        joint.inputs = [known.get(name) for name in _names(joint.gm)]
+    return [joint for joint in joints if all(value is not None for value in joint.inputs)]
 
 
 def _names(gm: fx.GraphModule) -> list[str]:

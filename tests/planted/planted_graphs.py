@@ -98,12 +98,12 @@ class Block(nn.Module):
 def transformer(layers: int) -> Graphs:
     """Forward and backward graphs of one training step, with the real inputs."""
     model = nn.Sequential(*[Block(WIDTH) for _ in range(max(1, layers))], nn.LayerNorm(WIDTH))
-    found: Graphs = {}
+    results: Graphs = {}
 
     def keep(name: str) -> Callable[..., Any]:
         def compiler(gm: fx.GraphModule, _inputs: Any) -> Any:
             def run(*args: Any) -> Any:
-                found.setdefault(name, (gm, [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]))
+                results.setdefault(name, (gm, [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]))
                 return gm(*args)
 
             return run
@@ -117,7 +117,7 @@ def transformer(layers: int) -> Graphs:
 
     torch._dynamo.reset()
     torch.compile(model, backend=backend)(torch.randn(2, 8, WIDTH)).square().mean().backward()
-    return found
+    return results
 
 
 def compute(gm: fx.GraphModule) -> list[fx.Node]:

@@ -34,9 +34,9 @@ _run = GraphLowering.run
 
 def run(self: GraphLowering, *args: Any) -> Any:
     """Lowers the graph, and then raises where it has all marks."""
-    found = {node.args[1] for node in self.module.graph.nodes if node.target is torch.ops.planted_marks.mark.default}
+    names = {node.args[1] for node in self.module.graph.nodes if node.target is torch.ops.planted_marks.mark.default}
     result = _run(self, *args)
-    if len(found) >= int(os.environ.get(MARKS, "1000000")):
+    if len(names) >= int(os.environ.get(MARKS, "1000000")):
         raise RuntimeError("planted: the marks do not go together")
     return result
 

@@ -61,14 +61,14 @@ class Target:
             return False
         if (name_of(node.target) if node.op == "call_function" else f"method {node.target}") != self.name:
             return False
-        if self.dtype and self.dtype not in {str(one.dtype) for one in _tensors(node)}:
+        if self.dtype and self.dtype not in {str(tensor.dtype) for tensor in _tensors(node)}:
             return False
-        values = [_value(one) for one in (node, *node.all_input_nodes)]
+        values = [_value(item) for item in (node, *node.all_input_nodes)]
         sizes = [
             size
             for value in values
-            for one in pytree.tree_leaves(value)
-            for size in (one.shape if isinstance(one, torch.Tensor) else (one,))
+            for leaf in pytree.tree_leaves(value)
+            for size in (leaf.shape if isinstance(leaf, torch.Tensor) else (leaf,))
         ]
         return not self.symbolic or any(map(_is_open, sizes))
 
@@ -87,7 +87,7 @@ def _value(node: fx.Node) -> Any:
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    return [one for one in pytree.tree_leaves(_value(node)) if isinstance(one, torch.Tensor)]
+    return [leaf for leaf in pytree.tree_leaves(_value(node)) if isinstance(leaf, torch.Tensor)]
 
 
 def target_of(graph: GraphBody, seed: str, *, symbolic: bool) -> Target | None:
@@ -96,7 +96,7 @@ def target_of(graph: GraphBody, seed: str, *, symbolic: bool) -> Target | None:
 
     `symbolic`: one with a symbolic size is more special than others.
     """
-    found: list[tuple[int, str, str, bool]] = []
+    results: list[tuple[int, str, str, bool]] = []
     for body in _bodies(graph):
         values = {node.name: node.value for node in body.nodes}
         for node in body.nodes:
@@ -105,11 +105,11 @@ def target_of(graph: GraphBody, seed: str, *, symbolic: bool) -> Target | None:
             around = [node.value, *(values.get(name) for name in _names([node.args, node.kwargs]))]
             has_symbol = symbolic and any(_symbolic(value) for value in around)
             name = node.target if node.op == "call_function" else f"method {node.target}"
-            found.append((_rank(node, has_symbol), name, _dtype(node.value), has_symbol))
-    if not found:
+            results.append((_rank(node, has_symbol), name, _dtype(node.value), has_symbol))
+    if not results:
         return None
-    best = max(rank for rank, *_ in found)
-    _, name, dtype, has_symbol = Random(seed).choice([one for one in found if one[0] == best])
+    best = max(rank for rank, *_ in results)
+    _, name, dtype, has_symbol = Random(seed).choice([item for item in results if item[0] == best])
     return Target(name, f"torch.{dtype}" if dtype and dtype not in COMMON else "", has_symbol)
 
 
@@ -153,9 +153,9 @@ def _names(arg: Any) -> Iterator[str]:
         yield from _names(item)
 
 
-def plant(told: dict[str, Any], name: str) -> None:
+def plant(entry: dict[str, Any], name: str) -> None:
     """From here on the rung refuses graphs that hold the operator."""
-    used, target = rung(name), Target(**told)
+    used, target = rung(name), Target(**entry)
     build = used.build
 
     def refusing(gm: fx.GraphModule, fake_inputs: Any, spec: Any) -> Any:
@@ -193,8 +193,8 @@ def by_callable(payload: dict[str, Any]) -> dict[str, Any]:
     saved, target = load_graph(payload["case"]), Target(**payload["target"])
     case = Case(saved).live(seed=0)
     with in_force(case.spec):
-        found = graphdbg.minify(case.gm, case.inputs, check=lambda module, _: target.held_by(module))
-        module, inputs = found.module, found.inputs
+        minified = graphdbg.minify(case.gm, case.inputs, check=lambda module, _: target.held_by(module))
+        module, inputs = minified.module, minified.inputs
         holds = target.held_by(module)
         save_graph(module, inputs, payload["out"], like=saved.record)
-    return {"nodes": found.nodes, "input_bytes": found.input_bytes, "queries": found.queries, "holds": holds}
+    return {"nodes": minified.nodes, "input_bytes": minified.input_bytes, "queries": minified.queries, "holds": holds}

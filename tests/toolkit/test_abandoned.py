@@ -43,9 +43,9 @@ def test_graphs_that_dynamo_gave_up_are_left_out_and_counted(
 ) -> None:
     run = open_run(recorded_script(SCRIPT))
     assert [graph.id for graph in run.graphs() if graph.status == "skipped"][:2] == ["0_0/dynamo", "0_0/pre_grad"]
-    found = triage_run(run, server=server)
-    assert (found.verdict.verdict, found.verdict.exit_code) == ("ok", 0), found.summary
-    assert "2 graphs that Dynamo abandoned" in found.summary
+    result = triage_run(run, server=server)
+    assert (result.verdict.verdict, result.verdict.exit_code) == ("ok", 0), result.summary
+    assert "2 graphs that Dynamo abandoned" in result.summary
     given_up = triage(load_graph(run.path / "0_0/dynamo"), server=server)
     assert (given_up.verdict.exit_code, "Dynamo abandoned this graph" in given_up.verdict.reason) == (4, True)
     kept = next(graph for graph in run.graphs() if graph.id == "1_1/dynamo")  # a float that is a symbol from now on

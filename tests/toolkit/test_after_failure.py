@@ -44,7 +44,7 @@ def dump(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def chosen(*rows: index.ListedGraph) -> list[str]:
-    return [found.id for found in suspects(rows)]
+    return [suspect.id for suspect in suspects(rows)]
 
 
 def test_the_stages_of_one_compile_count_once_and_the_inner_one_is_taken() -> None:
@@ -72,8 +72,8 @@ def test_a_failure_comes_before_what_was_in_flight_at_a_death() -> None:
 
 def test_a_graph_where_a_trigger_fired_is_taken_though_it_ran() -> None:
     rows = [row("0_0/forward", status="ran"), row("0_0/backward", status="ran"), row("1_0/forward", "ValueError: no")]
-    found = suspects(rows, {("pid1", "0_0/backward"): "nan"})
-    assert [each.local for each in found] == ["1_0/forward", "0_0/backward"]
+    result = suspects(rows, {("pid1", "0_0/backward"): "nan"})
+    assert [each.local for each in result] == ["1_0/forward", "0_0/backward"]
 
 
 def test_triggers_are_read_from_the_journal(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_triggers_are_read_from_the_journal(tmp_path: Path) -> None:
     process.journal.event("note", "0_0/backward", found=1, what="nan", execution=3, message="NaN came into being")
     for graph in ("0_0/forward", "0_0/dynamo", "1_0/dynamo"):
         process.journal.event("note", graph, message="inputs of execution 3 kept", kept=1)
-    found = triggered(index.processes(run.path))
-    assert list(found.items()) == [(("pid7", "0_0/backward"), "nan"), (("pid7", "0_0/dynamo"), "nan")]
+    result = triggered(index.processes(run.path))
+    assert list(result.items()) == [(("pid7", "0_0/backward"), "nan"), (("pid7", "0_0/dynamo"), "nan")]
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("minify", ("minify",)), ("report, minify,", ("minify", "report"))])
@@ -114,9 +114,9 @@ def test_nothing_is_begun_after_a_request_to_stop(number: signal.Signals, tmp_pa
         while not (tmp_path / "started").exists():
             time.sleep(0.05)
         child.send_signal(number)
-        _, told = child.communicate(timeout=60)
+        _, reported = child.communicate(timeout=60)
     assert child.returncode == (0 if number == signal.SIGINT else 128 + number)
-    assert f"nothing is done after {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}" in told
+    assert f"nothing is done after {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}" in reported
 
 
 @pytest.mark.slow

@@ -58,9 +58,9 @@ def test_clean_lists_and_removes(home: Path) -> None:
 def test_what_judging_keeps_is_said_to_be_ours(home: Path) -> None:
     for file in (replay.FILE, times.FILE):
         (home / file).write_text("{}")
-    told = run("--clean", "--dry-run").stdout
-    assert "judged.json  outcomes that the next command need not ask for again" in told
-    assert "steady.json  how long a graph takes to run, compiled and eager" in told
+    printed = run("--clean", "--dry-run").stdout
+    assert "judged.json  outcomes that the next command need not ask for again" in printed
+    assert "steady.json  how long a graph takes to run, compiled and eager" in printed
 
 
 def test_a_dry_run_removes_nothing(home: Path) -> None:
@@ -68,10 +68,10 @@ def test_a_dry_run_removes_nothing(home: Path) -> None:
     done = run("--clean", "--dry-run")
     assert done.stdout.startswith("would be removed      0 B  seed/.making-x")
     assert sorted(home.rglob("*")) == before
-    found = json.loads(run("--clean", "--dry-run", "--json").stdout)
-    assert found["folder"] == str(home)
-    assert found["bytes"] == 2 * 2048 + 2 * 27
-    assert found["entries"][1] == {
+    document = json.loads(run("--clean", "--dry-run", "--json").stdout)
+    assert document["folder"] == str(home)
+    assert document["bytes"] == 2 * 2048 + 2 * 27
+    assert document["entries"][1] == {
         "name": f"seed/{OLD}",
         "bytes": 2048,
         "what": "toolchain probes for torch 2.11.0+cpu",
@@ -108,9 +108,9 @@ sys.stdin.read()
             "seed/note-1": {"removed": True},
             "seed/.making-x": {"removed": True},
         }
-        found = json.loads(run("--clean", "--json").stdout)["entries"]
+        entries = json.loads(run("--clean", "--json").stdout)["entries"]
         assert {
-            entry["name"]: {k: v for k, v in entry.items() if k in ("removed", "kept")} for entry in found
+            entry["name"]: {k: v for k, v in entry.items() if k in ("removed", "kept")} for entry in entries
         } == expected
         assert (home / "seed" / SEED / "files" / "ab" / "header.gch").exists()
         user.kill()

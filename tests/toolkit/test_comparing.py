@@ -61,22 +61,22 @@ def as_is(out: list[Any], _: list[Any]) -> list[Any]:
 )
 def test_shared_memory_and_writes(function: Any, change: Any, detail: str) -> None:
     assert of(function, as_is).ok
-    found = of(function, change)
-    assert found.signature is not None
-    assert (found.signature.kind, found.signature.detail) == ("metadata", detail)
+    result = of(function, change)
+    assert result.signature is not None
+    assert (result.signature.kind, result.signature.detail) == ("metadata", detail)
 
 
 def test_an_offset_counts_where_the_numbers_are_right() -> None:
-    found = of(lambda x: (x.fill_(7.0)[1:],), lambda out, inputs: [inputs[0][:2]])
-    assert found.signature is not None
-    assert (found.signature.kind, found.signature.detail) == ("metadata", "offset")
+    result = of(lambda x: (x.fill_(7.0)[1:],), lambda out, inputs: [inputs[0][:2]])
+    assert result.signature is not None
+    assert (result.signature.kind, result.signature.detail) == ("metadata", "offset")
 
 
 def test_an_inner_graph_promises_no_view_but_never_lends_its_input() -> None:
     assert of(lambda x: [x.t()], lambda out, inputs: [out[0].t().clone().t()], "inference").ok
-    found = of(lambda x: [x * 1.0], lambda out, inputs: [inputs[0]], "inference")
-    assert found.signature is not None
-    assert found.signature.detail == "alias"
+    result = of(lambda x: [x * 1.0], lambda out, inputs: [inputs[0]], "inference")
+    assert result.signature is not None
+    assert result.signature.detail == "alias"
 
 
 @pytest.mark.parametrize(("returned", "detail"), [(lambda y: y[0], None), (lambda y: y.clone()[0], "alias")])
@@ -86,8 +86,8 @@ def test_what_is_written_back_to_an_input_may_be_that_input(returned: Any, detai
         x.copy_(y)
         return [returned(y)]
 
-    found = of(written, lambda out, inputs: [inputs[0][0]], "inference")
-    assert (found.signature and found.signature.detail) == detail
+    result = of(written, lambda out, inputs: [inputs[0][0]], "inference")
+    assert (result.signature and result.signature.detail) == detail
 
 
 def rounds(x: torch.Tensor) -> list[torch.Tensor]:
@@ -100,10 +100,10 @@ def test_a_rounding_that_is_left_out_is_told() -> None:
     gm = make_fx(rounds)(x)
     spec = ReplaySpec("inference")
     assert judge(Live(gm, [x], spec), Planted(as_is)).ok
-    found = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1)]))
-    assert found.signature is not None
-    assert (found.signature.kind, found.signature.detail) == ("accuracy", "rounding")
-    assert found.text.startswith("differs by rounding: mul: the rounding through float16 is left out")
+    judgement = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1)]))
+    assert judgement.signature is not None
+    assert (judgement.signature.kind, judgement.signature.detail) == ("accuracy", "rounding")
+    assert judgement.text.startswith("differs by rounding: mul: the rounding through float16 is left out")
     other = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3.0003, inputs[0].sum(1)]))
     assert "the rounding through float16 is not as in eager" in other.text
     both = judge(Live(gm, [x], spec), Planted(lambda out, inputs: [inputs[0] * 3, inputs[0].sum(1) + 1]))

@@ -29,9 +29,9 @@ def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> No
     judged = module.judge
 
     def waiting(*given: Any, **more: Any) -> Any:
-        found = judged(*given, **more)
+        judgement = judged(*given, **more)
         time.sleep(3.0)  # as another program would take the processor
-        return found
+        return judgement
 
     plain = replay.factor(5)
     monkeypatch.setattr(module, "judge", waiting)

@@ -22,10 +22,10 @@ def caught(calls: int) -> fx.GraphModule:
     if not hasattr(torch.compiler, "nested_compile_region"):
         pytest.skip("this torch has no such regions")
     region = torch.compiler.nested_compile_region(lambda x: x.sin() * 2)
-    found: list[fx.GraphModule] = []
+    results: list[fx.GraphModule] = []
 
     def keep(gm: fx.GraphModule, _: Any) -> Any:
-        found.append(gm)
+        results.append(gm)
         return gm.forward
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -37,7 +37,7 @@ def caught(calls: int) -> fx.GraphModule:
     there = hasattr(torch._dynamo.config, SINGLE_USE)
     with torch._dynamo.config.patch({SINGLE_USE: False} if there else {}), torch.no_grad():
         torch.compile(function, backend=keep)(torch.ones(3))
-    return found[0]
+    return results[0]
 
 
 def names(gm: fx.GraphModule) -> list[str]:
@@ -46,9 +46,9 @@ def names(gm: fx.GraphModule) -> list[str]:
 
 def test_gradients_go_through_a_region() -> None:
     x = torch.full((3,), 0.5, requires_grad=True)
-    (made,) = run_graph(caught(2), [x])
+    (result,) = run_graph(caught(2), [x])
     again = ((x.sin() * 2).sin() * 2).sum()
-    assert torch.equal(torch.autograd.grad(made.sum(), x)[0], torch.autograd.grad(again, x)[0])
+    assert torch.equal(torch.autograd.grad(result.sum(), x)[0], torch.autograd.grad(again, x)[0])
 
 
 @pytest.mark.skipif(not hasattr(torch._dynamo.config, SINGLE_USE), reason="this Dynamo leaves every region a region")

@@ -12,10 +12,10 @@ from graphdbg.toolkit.verdicts.signature import Form, Signature, alike
 
 def form_between(exact: torch.Tensor, got: torch.Tensor) -> Form:
     eager = exact.float() if exact.is_floating_point() else exact
-    found = compare([exact], [eager], [got])
-    assert found is not None
-    assert found.form is not None
-    return found.form
+    comparison = compare([exact], [eager], [got])
+    assert comparison is not None
+    assert comparison.form is not None
+    return comparison.form
 
 
 X = torch.linspace(1, 2, 200, dtype=torch.float64)
@@ -26,10 +26,10 @@ def test_a_constant_factor_is_read_and_one_that_is_none_is_not() -> None:
     assert form_between(X, X.float() + 0.5).factor is None
     few = X.float().clone()
     few[:3] *= 2
-    found = form_between(X, few)
-    assert (found.factor, found.count) == (None, 200)
-    assert found.wrong == pytest.approx(0.015)
-    assert found.over > 100
+    result = form_between(X, few)
+    assert (result.factor, result.count) == (None, 200)
+    assert result.wrong == pytest.approx(0.015)
+    assert result.over > 100
 
 
 def test_integers_that_are_all_off_by_one() -> None:
@@ -40,7 +40,7 @@ def test_integers_that_are_all_off_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "same"),
+    ("wanted", "result", "same"),
     [
         (Form(600, 1.0, 1e5, factor=2.0), Form(64, 1.0, 1e5, factor=2.0), True),
         (Form(600, 1.0, 1e5, factor=2.0), Form(64, 1.0, 1e5, factor=0.5), True),
@@ -56,10 +56,10 @@ def test_integers_that_are_all_off_by_one() -> None:
         (None, Form(8, 1.0, offset=3), True),
     ],
 )
-def test_what_both_say_sharply_must_agree(wanted: Form | None, found: Form | None, same: bool) -> None:
-    assert alike(wanted, found) is same
-    one, other = (Signature("accuracy", "compare", size=0.5, form=form) for form in (wanted, found))
-    assert one.same_as(other) is same
+def test_what_both_say_sharply_must_agree(wanted: Form | None, result: Form | None, same: bool) -> None:
+    assert alike(wanted, result) is same
+    item, other = (Signature("accuracy", "compare", size=0.5, form=form) for form in (wanted, result))
+    assert item.same_as(other) is same
 
 
 def test_non_finite_kinds_of_one_origin_are_one_and_weak_kinds_stay_apart() -> None:
@@ -79,11 +79,11 @@ def test_non_finite_kinds_of_one_origin_are_one_and_weak_kinds_stay_apart() -> N
 )
 def test_an_error_of_any_size_is_a_finite_number_and_survives_json(exact: float, got: float) -> None:
     truth = torch.full((80,), exact, dtype=torch.float64)
-    found = compare([truth], [truth], [torch.full((80,), got, dtype=torch.float64)])
-    assert found is not None
-    signature = Signature("accuracy", "compare", size=found.size, form=found.form)
+    comparison = compare([truth], [truth], [torch.full((80,), got, dtype=torch.float64)])
+    assert comparison is not None
+    signature = Signature("accuracy", "compare", size=comparison.size, form=comparison.form)
     assert msgspec.json.decode(msgspec.json.encode(signature), type=Signature) == signature
     assert signature.same_as(signature)
     assert compare([truth], [truth], [truth.clone()]) is None
     if exact == 1e200:
-        assert found.size == pytest.approx(2.0)
+        assert comparison.size == pytest.approx(2.0)

@@ -77,9 +77,9 @@ def test_another_torch_processor_or_choice_by_time_is_what_was_asked_for() -> No
 
 def test_only_a_failure_that_the_run_did_not_have_is_turned() -> None:
     assert gated(_saved(), _outcome(WRONG), "").failed
-    found = gated(_saved(), _outcome(WRONG), "another one")
-    assert (found.verdict, found.detail) == ("cannot_tell", UNLIKE)
-    assert found.reason.endswith("; this is not the run's program (another one)")
+    result = gated(_saved(), _outcome(WRONG), "another one")
+    assert (result.verdict, result.detail) == ("cannot_tell", UNLIKE)
+    assert result.reason.endswith("; this is not the run's program (another one)")
     assert gated(_saved("failed", "AssertionError: s27"), _outcome(CRASH), "another one").failed
     assert not gated(_saved("failed", "KeyError: 'something else entirely'"), _outcome(CRASH), "another one").failed
     assert gated(_saved(), _outcome(WRONG), "another one", ["my_passes"]).failed
@@ -115,12 +115,12 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
 @pytest.mark.long
 def test_replay_and_triage_convict_the_runs_own_program_alone(runs: tuple[Path, Path], server: ForkServer) -> None:
     own, other = (load_graph(run / "0_0/inference") for run in runs)
-    found = replay(own, server=server, outputs=False)
-    assert (found.verdict.kind, found.fidelity, found.unlike) == ("wrong_numbers", "same", "")
-    found = replay(other, server=server, outputs=False)
-    assert (found.verdict.verdict, found.verdict.detail) == ("cannot_tell", UNLIKE)
-    assert "aten.neg.default" in found.verdict.reason
-    assert found.verdict.next[-1].endswith("/0_0/inference --anyway")
+    replayed = replay(own, server=server, outputs=False)
+    assert (replayed.verdict.kind, replayed.fidelity, replayed.unlike) == ("wrong_numbers", "same", "")
+    replayed = replay(other, server=server, outputs=False)
+    assert (replayed.verdict.verdict, replayed.verdict.detail) == ("cannot_tell", UNLIKE)
+    assert "aten.neg.default" in replayed.verdict.reason
+    assert replayed.verdict.next[-1].endswith("/0_0/inference --anyway")
     assert replay(other, server=server, outputs=False, anyway=True).verdict.kind == "wrong_numbers"
     ladder = triage(other, server=server, rungs=["eager", "inductor_nofuse"])
     assert (ladder.first_failing, ladder.verdict.detail) == (None, UNLIKE)

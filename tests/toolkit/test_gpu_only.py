@@ -50,8 +50,8 @@ def test_attention_and_its_gradients(operator: Callable[..., Any], causal: bool)
     gradients = torch.autograd.grad(wanted, (q, k, v), go)
     out, got = operator(q.detach(), k.detach(), v.detach(), go, causal)
     torch.testing.assert_close(out, wanted.detach())
-    for one, other in zip(got[:3], gradients, strict=True):
-        torch.testing.assert_close(one, other)
+    for item, other in zip(got[:3], gradients, strict=True):
+        torch.testing.assert_close(item, other)
 
 
 def test_a_bias_has_a_gradient() -> None:
@@ -68,8 +68,8 @@ def test_a_bias_has_a_gradient() -> None:
 
 def test_dropout_drops_the_same_in_every_run() -> None:
     q, k, v = (torch.randn(1, 2, 64, 8) for _ in range(3))
-    one, other, whole = (aten._scaled_dot_product_flash_attention(q, k, v, p)[0] for p in (0.5, 0.5, 0.0))
-    assert torch.equal(one, other) and not torch.allclose(one, whole)
+    item, other, whole = (aten._scaled_dot_product_flash_attention(q, k, v, p)[0] for p in (0.5, 0.5, 0.0))
+    assert torch.equal(item, other) and not torch.allclose(item, whole)
 
 
 def test_batch_norm_and_its_gradients() -> None:
@@ -77,16 +77,16 @@ def test_batch_norm_and_its_gradients() -> None:
     x = torch.randn(4, 3, 5, 5, requires_grad=True)
     weight, bias = torch.rand(3, requires_grad=True), torch.randn(3, requires_grad=True)
     means = torch.zeros(3), torch.ones(3)
-    mine = [one.clone() for one in means]
+    mine = [mean.clone() for mean in means]
     wanted = F.batch_norm(x, *means, weight, bias, True, 0.1, 1e-5)
     go = torch.randn_like(wanted)
     gradients = torch.autograd.grad(wanted, (x, weight, bias), go)
-    made = aten.cudnn_batch_norm(x.detach(), weight.detach(), bias.detach(), *mine, True, 0.1, 1e-5)
-    torch.testing.assert_close(made[0], wanted.detach())
+    result = aten.cudnn_batch_norm(x.detach(), weight.detach(), bias.detach(), *mine, True, 0.1, 1e-5)
+    torch.testing.assert_close(result[0], wanted.detach())
     torch.testing.assert_close(mine[0], means[0])
-    got = aten.cudnn_batch_norm_backward(x.detach(), go, weight.detach(), *mine, made[1], made[2], 1e-5, made[3])
-    for one, other in zip(got, gradients, strict=True):
-        torch.testing.assert_close(one, other)
+    got = aten.cudnn_batch_norm_backward(x.detach(), go, weight.detach(), *mine, result[1], result[2], 1e-5, result[3])
+    for item, other in zip(got, gradients, strict=True):
+        torch.testing.assert_close(item, other)
 
 
 def test_what_a_graph_uses_is_named() -> None:

@@ -64,9 +64,9 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
         "absent   textual  not installed",
         "                  needed by tui; all other commands do without: pip install textual",
     ]
-    found = json.loads(CliRunner().invoke(doctor, ["--json", "--full"]).stdout)
-    assert found["ok"]
-    assert found["findings"][0]["without"] == "all other commands"
+    document = json.loads(CliRunner().invoke(doctor, ["--json", "--full"]).stdout)
+    assert document["ok"]
+    assert document["findings"][0]["without"] == "all other commands"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])

@@ -43,14 +43,14 @@ class Writing(Rung):
     ],
 )
 def test_what_a_graph_holds_is_compared(times: float, word: str, kind: str | None, text: str) -> None:
-    made = fx.Graph()
-    x, held = made.placeholder("x"), made.get_attr("state")
+    graph = fx.Graph()
+    x, held = graph.placeholder("x"), graph.get_attr("state")
     held.name = "held"
-    made.call_function(torch.ops.aten.add_.Tensor, (held, x))
-    made.output([made.call_function(torch.ops.aten.mul.Tensor, (x, 2))])
+    graph.call_function(torch.ops.aten.add_.Tensor, (held, x))
+    graph.output([graph.call_function(torch.ops.aten.mul.Tensor, (x, 2))])
     owner = torch.nn.Module()
     owner.register_buffer("state", torch.ones(8))
-    gm = fx.GraphModule(owner, made)
+    gm = fx.GraphModule(owner, graph)
     outcome = judge(Live(gm, [X], ReplaySpec("inference")), Writing(times))
     assert (outcome.verdict.verdict, outcome.verdict.kind) == (word, kind)
     assert text in outcome.verdict.reason

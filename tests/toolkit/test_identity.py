@@ -77,18 +77,18 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
+@pytest.mark.parametrize(("item", "other"), SAME)
 def test_a_failure_has_one_id_wherever_it_is_met(
-    one: tuple[Signature, list[Call]], other: tuple[Signature, list[Call]]
+    item: tuple[Signature, list[Call]], other: tuple[Signature, list[Call]]
 ) -> None:
-    first, second = (identity(signature, calls, reduced=True) for signature, calls in (one, other))
+    first, second = (identity(signature, calls, reduced=True) for signature, calls in (item, other))
     assert first == second
     assert len(first.id) == 8
 
 
 def test_other_failures_have_other_ids() -> None:
-    found = [identity(signature, calls, reduced=True).id for signature, calls in OTHER]
-    assert len(set(found)) == len(OTHER)
+    results = [identity(signature, calls, reduced=True).id for signature, calls in OTHER]
+    assert len(set(results)) == len(OTHER)
 
 
 def test_a_graph_is_not_read_where_the_text_says_it_all() -> None:

@@ -19,7 +19,7 @@ Made = tuple[fx.GraphModule, list[Any]]
 
 
 @pytest.fixture(scope="module")
-def made() -> Made:
+def traced() -> Made:
     """The graph that Dynamo makes of a checkpointed region and a `cond`, and its inputs."""
     seen: list[Made] = []
 
@@ -42,8 +42,8 @@ def made() -> Made:
     return seen[0]
 
 
-def test_operator_and_items_are_one_atom_that_runs_by_itself(made: Made) -> None:
-    gm, inputs = made
+def test_operator_and_items_are_one_atom_that_runs_by_itself(traced: Made) -> None:
+    gm, inputs = traced
     values = record_values(gm, inputs)
     atoms = Atoms.of(gm, values)
     assert any(len(nodes) == 3 and nodes[0] == "cond" for nodes in atoms.nodes)
@@ -56,8 +56,8 @@ def test_operator_and_items_are_one_atom_that_runs_by_itself(made: Made) -> None
             assert torch.equal(value, values.tree(node.name).load())
 
 
-def test_inlined_graph_computes_the_same_and_has_no_operator_left(made: Made) -> None:
-    gm, inputs = made
+def test_inlined_graph_computes_the_same_and_has_no_operator_left(traced: Made) -> None:
+    gm, inputs = traced
     assert sorted(inlinable(gm)) == ["cond", "tag_activation_checkpoint"]
     flat = inlined(gm, inputs)
     assert inlinable(flat) == []

@@ -144,7 +144,7 @@ def test_what_a_child_reports_comes_before_its_end(server: ForkServer, ends: str
 
 def test_more_is_reported_than_a_pipe_holds(server: ForkServer) -> None:
     asked = [ask(f"{TASKS}:count", {"upto": 300, "width": 1000, "ends": "well"}, 30, server=server) for _ in range(2)]
-    assert [[event["number"] for event in one] for one in asked] == [[*range(300)]] * 2
+    assert [[event["number"] for event in item] for item in asked] == [[*range(300)]] * 2
 
 
 def test_what_a_task_refuses_is_raised_at_its_end(server: ForkServer) -> None:
@@ -168,7 +168,7 @@ def test_children_run_side_by_side(server: ForkServer) -> None:
     ask(f"{TASKS}:echo", {}, limit_s=30, server=server).answer()
     began = time.monotonic()
     pending = [server.submit(f"{TASKS}:nap", {"seconds": 1.0}, limit_s=30) for _ in range(4)]
-    assert [one.answer().value for one in pending] == [1.0] * 4
+    assert [item.answer().value for item in pending] == [1.0] * 4
     assert time.monotonic() - began < 3.0
 
 
@@ -280,8 +280,8 @@ def test_children_side_by_side_end_in_any_order(server: ForkServer) -> None:
     """One that ends while others hold its pipe must not have the server look at a later child's twice."""
     with ThreadPoolExecutor(4) as pool:
         naps = [{"seconds": number * 7 % 13 / 100, "log": f"{number}"} for number in range(80)]
-        answers = list(pool.map(lambda one: ask(f"{TASKS}:doze", one, limit_s=30, server=server).answer(), naps))
-    assert [(answer.status, answer.output.strip()) for answer in answers] == [("done", one["log"]) for one in naps]
+        answers = list(pool.map(lambda item: ask(f"{TASKS}:doze", item, limit_s=30, server=server).answer(), naps))
+    assert [(answer.status, answer.output.strip()) for answer in answers] == [("done", nap["log"]) for nap in naps]
 
 
 def test_what_a_child_prints_can_be_watched_while_it_runs(server: ForkServer, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_neither_graph_nor_inputs_are_changed() -> None:
     outcome = judge(Live(gm, inputs, INFERENCE), "inductor")
     assert outcome.ok, outcome.text
     assert gm.code == before
-    assert all(torch.equal(one, X) for one in inputs)
+    assert all(torch.equal(tensor, X) for tensor in inputs)
 
 
 def test_uninitialised_memory_gives_no_verdict() -> None:
@@ -341,9 +341,9 @@ def test_inductors_random_numbers_are_drawn_eagerly() -> None:
 
     def draw(x: torch.Tensor) -> list[torch.Tensor]:
         seeds = prims.inductor_seeds.default(3, torch.device("cpu"))
-        one, two, three = (prims.inductor_lookup_seed.default(seeds, index) for index in range(3))
-        uniform = prims.inductor_random.default([8, 8], one, "rand")
-        normal = prims.inductor_random.default([8, 8], two, "randn")
+        first, second, three = (prims.inductor_lookup_seed.default(seeds, index) for index in range(3))
+        uniform = prims.inductor_random.default([8, 8], first, "rand")
+        normal = prims.inductor_random.default([8, 8], second, "randn")
         whole = prims.inductor_randint.default(-3, 1000, [8, 8], three)
         return [x + uniform, normal, whole]
 
@@ -432,19 +432,19 @@ def test_the_lean_order_takes_no_crash_where_eager_cannot_run() -> None:
 def test_the_lean_order_makes_no_reference_for_eagers_own_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphdbg.toolkit.judging import judge as module
 
-    made: list[int] = []
+    built: list[int] = []
     original = module.reference
 
     def counting(*given: Any) -> Any:
-        made.append(1)
+        built.append(1)
         return original(*given)
 
     monkeypatch.setattr(module, "reference", counting)
     plain_sum = traced(lambda x: [x + 1], X)
     outcome = judge(Live(plain_sum, [X], INFERENCE), "inductor", check="accuracy", lean="numbers")
-    assert (outcome.ok, outcome.text, made) == (True, "ok", [])
+    assert (outcome.ok, outcome.text, built) == (True, "ok", [])
     assert not judge(Live(RELU, [X], bug("accuracy")), "inductor", check="accuracy", lean="numbers").ok
-    assert made == [1]
+    assert built == [1]
 
 
 def two(x: torch.Tensor, change: float = 0.0) -> Any:

@@ -32,8 +32,8 @@ def test_an_outcome_is_known_for_the_same_graph_rung_and_environment_alone(
     saved: SavedGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(saved, "inductor", "auto", 0, WRONG)
-    found = known_outcome(saved, "inductor", "auto", 0)
-    assert found is not None and (found.verdict, found.signature) == (WRONG.verdict, WRONG.signature)
+    result = known_outcome(saved, "inductor", "auto", 0)
+    assert result is not None and (result.verdict, result.signature) == (WRONG.verdict, WRONG.signature)
     assert known_outcome(saved, "decomposed", "auto", 0) is None and known_outcome(saved, "inductor", "auto", 1) is None
     other = torch.fx.symbolic_trace(lambda x: x.cos() + 1)
     assert (
@@ -64,9 +64,9 @@ def test_a_replay_keeps_what_it_came_to_and_takes_it_only_where_that_will_do(sav
 def test_a_minification_asks_once_of_what_an_earlier_command_judged(tmp_path: Path) -> None:
     for earlier, asked in ((None, 2), ("same", 1), ("another failure", 2)):
         problem = abstract.Abstract(abstract.transformer(50), abstract.needs({7}), log=tmp_path / f"log {earlier}")
-        told = problem.whole()
+        reported = problem.whole()
         (tmp_path / f"log {earlier}").unlink()
-        problem.earlier = earlier and replace(told, signature=told.signature if earlier == "same" else earlier)
+        problem.earlier = earlier and replace(reported, signature=reported.signature if earlier == "same" else earlier)
         result = abstract.run(problem, tmp_path / f"out {earlier}")
         log = (tmp_path / f"log {earlier}").read_text().splitlines()
         assert log.count("original") == asked, earlier

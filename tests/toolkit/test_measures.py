@@ -46,14 +46,14 @@ def test_neighbours_are_one_ulp_apart_in_every_dtype(dtype: torch.dtype) -> None
 
 
 @given(st.floats(allow_nan=False, width=32), st.floats(allow_nan=False, width=32))
-def test_ulp_distance_agrees_with_counting_by_nextafter(one: float, other: float) -> None:
-    a, b = torch.tensor([one], dtype=torch.float32), torch.tensor([other], dtype=torch.float32)
-    found = int(ulp_distance(a, b))
-    assert found == int(ulp_distance(b, a))
-    assert (found == 0) == (one == other)
-    if 0 < found < 50:
+def test_ulp_distance_agrees_with_counting_by_nextafter(item: float, other: float) -> None:
+    a, b = torch.tensor([item], dtype=torch.float32), torch.tensor([other], dtype=torch.float32)
+    result = int(ulp_distance(a, b))
+    assert result == int(ulp_distance(b, a))
+    assert (result == 0) == (item == other)
+    if 0 < result < 50:
         step = a
-        for _ in range(found):
+        for _ in range(result):
             step = torch.nextafter(step, b)
         assert torch.equal(step, b)
 
@@ -69,11 +69,11 @@ def test_nan_is_far_from_numbers_and_near_itself() -> None:
 
 def test_measures_of_one_tensor_against_another() -> None:
     truth = torch.tensor([3.0, 4.0], dtype=torch.float64)
-    found = distance(torch.tensor([3.0, 4.5]), truth)
+    result = distance(torch.tensor([3.0, 4.5]), truth)
     assert relative_rmse(torch.tensor([3.0, 4.5]), truth) == pytest.approx(0.1)
-    assert found.largest == 0.5
-    assert found.ulp == 2**20
-    assert found.cosine == pytest.approx(
+    assert result.largest == 0.5
+    assert result.ulp == 2**20
+    assert result.cosine == pytest.approx(
         torch.nn.functional.cosine_similarity(torch.tensor([3.0, 4.5]), truth, 0).item()
     )
     assert distance(torch.zeros(2), torch.zeros(2)).cosine == 1.0
@@ -115,20 +115,20 @@ def test_lengths_come_from_the_longest_reduction_behind_an_output() -> None:
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60), st.integers(1, 7))
 def test_streamed_in_any_blocks_is_as_of_the_whole(values: list[float], size: int) -> None:
     whole = torch.tensor(values, dtype=torch.float32)
-    found = Streamed()
+    stream = Streamed()
     for block in whole.split(size):
-        found.add(block)
+        stream.add(block)
     wide = whole.double()
-    assert found.mean == pytest.approx(wide.mean().item(), rel=1e-9, abs=1e-9)
-    assert found.std == pytest.approx(wide.std(correction=0).item(), rel=1e-6, abs=1e-6)
-    assert (found.min, found.max) == (wide.min().item(), wide.max().item())
+    assert stream.mean == pytest.approx(wide.mean().item(), rel=1e-9, abs=1e-9)
+    assert stream.std == pytest.approx(wide.std(correction=0).item(), rel=1e-6, abs=1e-6)
+    assert (stream.min, stream.max) == (wide.min().item(), wide.max().item())
 
 
 def test_what_is_odd_is_counted_and_left_out() -> None:
-    found = Streamed()
-    found.add(torch.tensor([1.0, math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, 3.0]))
-    assert (found.count, found.nan, found.inf, found.subnormal, found.zeros) == (8, 1, 2, 1, 2)
-    assert (found.min, found.max, found.mean) == (0.0, 3.0, pytest.approx(0.8))
+    stream = Streamed()
+    stream.add(torch.tensor([1.0, math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, 3.0]))
+    assert (stream.count, stream.nan, stream.inf, stream.subnormal, stream.zeros) == (8, 1, 2, 1, 2)
+    assert (stream.min, stream.max, stream.mean) == (0.0, 3.0, pytest.approx(0.8))
     shifted = Streamed()
     shifted.add(torch.full((1000,), 1e8, dtype=torch.float64) + torch.arange(1000) % 2)
     assert shifted.std == pytest.approx(0.5)
@@ -150,7 +150,7 @@ def test_replay_prints_the_table(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [str(tmp_path / "case"), "--rung", "nop", "--stats", "--json"])
     assert done.exit_code == 0, done.output
     row = json.loads(done.stdout)
-    assert [one["name"] for one in row["stats"]] == ["x_1", "exp", "mul"]
+    assert [stat["name"] for stat in row["stats"]] == ["x_1", "exp", "mul"]
     assert row["stats"][2]["inf"] == 1
     assert row["errors"][0]["ulp"] == 0
     assert row["errors"][0]["cosine"] == pytest.approx(1.0)

@@ -46,18 +46,18 @@ class Laid(Rung):
 
 def graph(stride: Sequence[int]) -> fx.GraphModule:
     """Doubles its input; traced with these strides."""
-    made = fx.Graph()
-    out = made.call_function(torch.ops.aten.mul.Tensor, (made.placeholder("x"), 2))
+    result = fx.Graph()
+    out = result.call_function(torch.ops.aten.mul.Tensor, (result.placeholder("x"), 2))
     out.meta["val"] = torch.empty_strided(X.shape, stride)
-    made.output([out])
-    return fx.GraphModule({}, made)
+    result.output([out])
+    return fx.GraphModule({}, result)
 
 
 EAGERS, OTHER, ONE = (8, 4, 1), (8, 1, 2), (3, 4, 1)
 
 
 @pytest.mark.parametrize(
-    ("traced", "made", "check", "word", "noted"),
+    ("traced", "sequence", "check", "word", "noted"),
     [
         (EAGERS, EAGERS, "auto", "ok", False),
         (OTHER, OTHER, "auto", "ok", True),
@@ -68,8 +68,8 @@ EAGERS, OTHER, ONE = (8, 4, 1), (8, 1, 2), (3, 4, 1)
     ],
     ids=["eager's", "traced", "traced, asked for", "broken", "size 1", "size 1, asked for"],
 )
-def test_strides(traced: Sequence[int], made: Sequence[int], check: str, word: str, noted: bool) -> None:
-    outcome = judge(Live(graph(traced), [X], ReplaySpec("inference")), Laid(made), check)
+def test_strides(traced: Sequence[int], sequence: Sequence[int], check: str, word: str, noted: bool) -> None:
+    outcome = judge(Live(graph(traced), [X], ReplaySpec("inference")), Laid(sequence), check)
     assert (outcome.verdict.verdict, outcome.verdict.kind) == (word, "metadata" if word == "fails" else None)
     notes = [note for note in outcome.notes if "are (8, 1, 2), eager's are (8, 4, 1)" in note]
     assert bool(notes) == noted

@@ -20,9 +20,9 @@ from graphdbg.toolkit.verdicts.mismatches import MetadataMismatch
 
 
 def graph() -> fx.GraphModule:
-    made = fx.Graph()
-    made.output((made.call_function(torch.ops.aten.relu.default, (made.placeholder("x"),)),))
-    return fx.GraphModule({}, made)
+    result = fx.Graph()
+    result.output((result.call_function(torch.ops.aten.relu.default, (result.placeholder("x"),)),))
+    return fx.GraphModule({}, result)
 
 
 class Raising(Rung):
@@ -69,16 +69,16 @@ def test_an_import_in_a_file_of_the_users_is_a_crash(tmp_path: Path) -> None:
 
 
 def test_a_failure_of_graphdbgs_own_skips_the_rung() -> None:
-    found = verdict(import_in("graphdbg.toolkit", "{}['key']"))
-    assert found.startswith("skipped, because graphdbg itself failed (KeyError: 'key', at toolkit.somewhere:2)")
+    result = verdict(import_in("graphdbg.toolkit", "{}['key']"))
+    assert result.startswith("skipped, because graphdbg itself failed (KeyError: 'key', at toolkit.somewhere:2)")
     assert verdict(import_in("graphdbg.toolkit", "raise RuntimeError('ours')")).startswith(
         "skipped, because graphdbg itself"
     )
 
 
 def test_what_numpy_raises_for_graphdbg_is_graphdbgs_own() -> None:
-    found = verdict(import_in("graphdbg.toolkit", "__import__('numpy').stack([])"))
-    assert found.startswith("skipped, because graphdbg itself failed (ValueError")
+    result = verdict(import_in("graphdbg.toolkit", "__import__('numpy').stack([])"))
+    assert result.startswith("skipped, because graphdbg itself failed (ValueError")
 
 
 def test_what_torch_raises_is_a_crash_also_where_graphdbg_calls_it() -> None:

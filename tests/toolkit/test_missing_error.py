@@ -137,7 +137,7 @@ def test_values_are_recorded_up_to_the_node_that_raises() -> None:
     module, given = build(gm, atoms, values, keep={1})
     assert [node.name for node in module.graph.nodes] == ["a", "b", "add_tensor", "output"]
     assert [value.dtype for value in given] == [torch.uint16, torch.uint16]
-    found = judge(Live(module, given, INFERENCE), "inductor").signature
+    result = judge(Live(module, given, INFERENCE), "inductor").signature
     whole = judge(Live(gm, inputs, INFERENCE), "inductor").signature
-    assert found is not None and whole is not None
-    assert whole.same_as(found)
+    assert result is not None and whole is not None
+    assert whole.same_as(result)

@@ -32,7 +32,7 @@ def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: t
 
 
 @pytest.mark.parametrize(
-    ("words", "command", "told"),
+    ("words", "command", "text"),
     [
         ("replay r/0 --check nan --seed 3", "graphdbg bisect r/0", "graphdbg bisect r/0 --seed 3 --check nan"),
         ("replay r/0 --device cpu --trust", "graphdbg minify r/0", "graphdbg minify r/0 --trust"),
@@ -42,8 +42,8 @@ def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: t
         ("triage r --trust", "graphdbg triage -- train.py", "graphdbg triage -- train.py"),
     ],
 )
-def test_flags_that_a_command_takes_are_handed_on(words: str, command: str, told: str) -> None:
-    assert _told(words.split(), command) == told
+def test_flags_that_a_command_takes_are_handed_on(words: str, command: str, text: str) -> None:
+    assert _told(words.split(), command) == text
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_flags_that_a_command_takes_are_handed_on(words: str, command: str, told
 def test_a_symptom_is_handed_on_to_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
     write_run("r")
-    told = _told(["triage", "r", "--symptom", "slow"], command)
-    assert told == (f"{command} --symptom slow" if command.endswith(" r") else command)
+    reported = _told(["triage", "r", "--symptom", "slow"], command)
+    assert reported == (f"{command} --symptom slow" if command.endswith(" r") else command)
 
 
 def test_a_command_that_judges_stays_with_minify() -> None:

@@ -40,15 +40,17 @@ def test_numbers_of_8_bits_are_asked_too(dtype: torch.dtype) -> None:
     ],
 )
 def test_what_is_not_finite_must_be_what_eager_and_float64_have(eager: float, got: float, detail: str | None) -> None:
-    found = compare([row(1.0, eager).double()], [row(1.0, eager)], [row(1.0, got)])
-    assert (None if found is None else (found.kind, found.detail)) == (None if detail is None else ("nan", detail))
+    comparison = compare([row(1.0, eager).double()], [row(1.0, eager)], [row(1.0, got)])
+    assert (None if comparison is None else (comparison.kind, comparison.detail)) == (
+        None if detail is None else ("nan", detail)
+    )
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("eager", [NAN, INF])
 def test_on_a_gpu_eagers_nan_is_compared_with_a_float64_run_that_lies_on_the_cpu(eager: float) -> None:
-    found = compare([row(1.0, eager).double()], [row(1.0, eager).cuda()], [row(1.0, 2.0).cuda()])
-    assert found is not None and found.detail == f"no {eager}"
+    comparison = compare([row(1.0, eager).double()], [row(1.0, eager).cuda()], [row(1.0, 2.0).cuda()])
+    assert comparison is not None and comparison.detail == f"no {eager}"
 
 
 def test_an_overflow_that_float64_does_not_have_is_not_asked_for() -> None:
@@ -59,16 +61,16 @@ def test_an_overflow_that_float64_does_not_have_is_not_asked_for() -> None:
 def test_an_overflow_of_eagers_alone_differs_by_rounding() -> None:
     for eager, seen in ((INF, 70000.0), (NAN, 2.0), (INF, NAN)):
         three = [row(70000.0, 1.0).double()], [row(eager, 1.0)], [row(seen, 1.0)]
-        told = compare(*three, rounding=(0,))
-        assert told is not None and (told.detail, told.size) == ("rounding", 0.5)
+        comparison = compare(*three, rounding=(0,))
+        assert comparison is not None and (comparison.detail, comparison.size) == ("rounding", 0.5)
         assert compare(*three) is None
 
 
 @pytest.mark.parametrize("beyond", [INF, NAN])
 def test_as_many_beyond_float64_as_eager_has_itself_differ_by_rounding(beyond: float) -> None:
     truth, eager = row(2.0, 3.0, -INF).double(), row(beyond, 3.0, -INF)
-    told = compare([truth], [eager], [row(2.0, beyond, -INF)], rounding=(0,))
-    assert told is not None and told.detail == "rounding"
+    comparison = compare([truth], [eager], [row(2.0, beyond, -INF)], rounding=(0,))
+    assert comparison is not None and comparison.detail == "rounding"
     many = compare([row(2.0, 3.0, 4.0).double()], [row(beyond, 3.0, 4.0)], [row(2.0, beyond, beyond)], check=["nan"])
     assert many is not None and many.detail == str(beyond)
     missing = compare([truth], [eager], [row(2.0, beyond, 1.0)], rounding=(0,), check=["nan"])
@@ -82,10 +84,10 @@ def test_what_rounding_decides_is_not_missing() -> None:
 
 
 def test_the_sign_of_a_zero_counts_where_float64_has_eagers() -> None:
-    found = compare([row(-0.0, 1.0).double()], [row(-0.0, 1.0)], [row(0.0, 1.0)])
-    assert found is not None
-    assert (found.kind, found.detail) == ("accuracy", "signed zero")
-    assert "the first is -0.0 in eager" in found.text
+    comparison = compare([row(-0.0, 1.0).double()], [row(-0.0, 1.0)], [row(0.0, 1.0)])
+    assert comparison is not None
+    assert (comparison.kind, comparison.detail) == ("accuracy", "signed zero")
+    assert "the first is -0.0 in eager" in comparison.text
     assert compare([row(0.0).double()], [row(-0.0)], [row(0.0)]) is None
     assert compare([row(-1e-60, dtype=torch.float64)], [row(-0.0)], [row(0.0)]) is None
     worse = compare([row(-0.0, 1.0).double()], [row(-0.0, 1.0)], [row(0.0, 2.0)])
@@ -102,7 +104,7 @@ def test_rounding_decides_nothing_where_nothing_is_rounded() -> None:
     truth = reference(gm, [x])
     assert not isinstance(truth, NoReference)
     assert [
-        one.flips for one in noise(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))
+        item.flips for item in noise(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))
     ] == [0, 0]
     half = make_fx(lambda x: [torch.log(x * 0.1 - 0.1)])(row(1.0))
     truth = reference(half, [row(1.0)])
@@ -118,9 +120,9 @@ def test_an_overflow_that_rounding_decides_convicts_nobody() -> None:
     moved = Noise(0, torch.tensor([40.0], dtype=torch.float64))
     half = row(65500.0, dtype=torch.float16)
     assert compare([near], [half], [row(INF, dtype=torch.float16)], noise=lambda output: moved) is None
-    told = compare([near], [half], [row(INF, dtype=torch.float16)], noise=lambda output: moved, rounding=(0,))
-    assert told is not None
-    assert told.detail == "rounding"
+    comparison = compare([near], [half], [row(INF, dtype=torch.float16)], noise=lambda output: moved, rounding=(0,))
+    assert comparison is not None
+    assert comparison.detail == "rounding"
     wrong = compare(
         [far], [row(900.0, dtype=torch.float16)], [row(INF, dtype=torch.float16)], noise=lambda output: moved
     )

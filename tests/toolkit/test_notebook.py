@@ -62,10 +62,10 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     for name in ("displayhook", "excepthook"):
         monkeypatch.setattr(sys, name, getattr(sys, name))
-    made = Shell()
-    assert made("%load_ext graphdbg", "import torch") == ("", None)
-    yield made
-    atexit.unregister(made.shell.atexit_operations)
+    result = Shell()
+    assert result("%load_ext graphdbg", "import torch") == ("", None)
+    yield result
+    atexit.unregister(result.shell.atexit_operations)
 
 
 def graphs(run: str) -> list[str]:
@@ -192,12 +192,12 @@ def displayed(run: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["graph", "run", "outcome", "triage", "minified"])
 def test_displays_are_escaped_and_ask_for_nothing(kind: str, tmp_path: Path) -> None:
-    found = displayed(saved_run(tmp_path))[kind]
-    text = found._repr_html_()
+    result = displayed(saved_run(tmp_path))[kind]
+    text = result._repr_html_()
     assert set(Elements(text).found) <= KNOWN
     assert not re.search(r"https?:|url\(|@import|<script|src=|href=", re.sub(r"&lt;.*?&gt;", "", text))
     assert "prefers-color-scheme: dark" in text and "[data-jp-theme-light=false] .graphdbg" in text
-    plain = repr(found)
+    plain = repr(result)
     assert "\n" not in plain and "tensor" not in plain.lower() and len(plain) < 220
     if kind == "graph":
         assert all(f">{said}<" in text for said in ("sin_1", "sin_0", "aten.sin", "f32[2, s0]", "model.py:12")), text
@@ -248,8 +248,8 @@ def test_a_notebook_records_what_the_script_does_and_finds_a_planted_fault(
     with pytest.raises(SystemExit, match=r"^1$"):
         command(["replay", "cell", "--json", "--full"])
     judged = json.loads(capsys.readouterr().out)["graphs"]
-    assert len(judged) == 5 and {one["verdict"] for one in judged} <= {"fails", "ok", "rounding"}
-    assert {one["kind"] for one in judged if one["verdict"] == "fails"} == {"wrong_numbers"}
+    assert len(judged) == 5 and {item["verdict"] for item in judged} <= {"fails", "ok", "rounding"}
+    assert {item["kind"] for item in judged if item["verdict"] == "fails"} == {"wrong_numbers"}
 
 
 def test_the_extension_is_there_without_torch() -> None:

@@ -29,9 +29,9 @@ def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
 
 
 def wide(function: Callable[..., Any], *inputs: Any) -> list[Any]:
-    found = reference(traced(function, *inputs), inputs)
-    assert not isinstance(found, NoReference), found
-    return found
+    result = reference(traced(function, *inputs), inputs)
+    assert not isinstance(result, NoReference), result
+    return result
 
 
 CASTING = [
@@ -122,18 +122,20 @@ def test_what_a_random_op_hands_on_or_writes_is_its_argument(way: str) -> None:
     torch.manual_seed(0)
     wanted = gm(x)
     torch.manual_seed(0)
-    found = reference(gm, [x])
-    assert not isinstance(found, NoReference)
-    assert found[0] is found[1] and found[0].dtype == torch.float64
-    torch.testing.assert_close(found[0].float(), wanted[0])
+    outcome = reference(gm, [x])
+    assert not isinstance(outcome, NoReference)
+    assert outcome[0] is outcome[1] and outcome[0].dtype == torch.float64
+    torch.testing.assert_close(outcome[0].float(), wanted[0])
     if way != "drawn in place":
-        assert not torch.equal(found[0], found[0].float().double())  # as exact as float64 is, not rounded on the way
+        assert not torch.equal(
+            outcome[0], outcome[0].float().double()
+        )  # as exact as float64 is, not rounded on the way
 
 
 def test_what_has_no_float64_meaning_gives_a_reason() -> None:
-    found = reference(traced(lambda x: [x.view(torch.int32) + 1], torch.randn(4)), [torch.randn(4)])
-    assert isinstance(found, NoReference)
-    assert "reinterprets" in found.reason
+    result = reference(traced(lambda x: [x.view(torch.int32) + 1], torch.randn(4)), [torch.randn(4)])
+    assert isinstance(result, NoReference)
+    assert "reinterprets" in result.reason
 
 
 def test_bits_of_integers_are_the_same_among_float64_values() -> None:
@@ -150,10 +152,10 @@ def test_an_op_without_float64_names_the_node() -> None:
         raise RuntimeError("not implemented for 'Double'\nand so on")
 
     node.target = refuses
-    found = reference(gm, [torch.rand(4)])
-    assert isinstance(found, NoReference)
-    assert node.name in found.reason
-    assert "not implemented for 'Double'" in found.reason
+    result = reference(gm, [torch.rand(4)])
+    assert isinstance(result, NoReference)
+    assert node.name in result.reason
+    assert "not implemented for 'Double'" in result.reason
     assert torch.get_default_dtype() == torch.float32
 
 
@@ -178,11 +180,11 @@ def test_random_numbers_of_the_reference_are_those_of_eager(function: Callable[.
     assert has_random(gm)
     assert draws_from_generator(gm)
     eager = execute(lambda given: run_graph(gm, given), [x], seed=3).outputs
-    found = reference(
+    result = reference(
         gm, [x], lambda wide, given: execute(lambda inputs: run_graph(wide, inputs), given, seed=3).outputs
     )
-    assert not isinstance(found, NoReference)
-    assert torch.allclose(found[0].float(), eager[0])
+    assert not isinstance(result, NoReference)
+    assert torch.allclose(result[0].float(), eager[0])
 
 
 def test_gradients_have_a_reference() -> None:
@@ -196,10 +198,10 @@ def test_gradients_have_a_reference() -> None:
         return execute(lambda given: run_graph(module, given), inputs, seed=0, backward=True).results([])
 
     inputs = [torch.randn(4, 4), weight]
-    found, eager = reference(gm, inputs, run), run(gm, clone_inputs(inputs))
-    assert not isinstance(found, NoReference)
-    assert [one.dtype for one in found] == [torch.float64] * 2
-    assert compare(found, eager, eager) is None
+    result, eager = reference(gm, inputs, run), run(gm, clone_inputs(inputs))
+    assert not isinstance(result, NoReference)
+    assert [item.dtype for item in result] == [torch.float64] * 2
+    assert compare(result, eager, eager) is None
 
 
 def test_failures_name_their_node() -> None:
@@ -210,14 +212,14 @@ def test_failures_name_their_node() -> None:
 
 def test_a_run_that_reads_uninitialised_memory_shows() -> None:
     gm = traced(lambda x: [x + torch.empty(4)], torch.randn(4))
-    one, other = run_graph(gm, [torch.zeros(4)]), run_graph(gm, [torch.zeros(4)], poison=True)
-    assert compare(None, one, other) is not None
+    item, other = run_graph(gm, [torch.zeros(4)]), run_graph(gm, [torch.zeros(4)], poison=True)
+    assert compare(None, item, other) is not None
     torch.use_deterministic_algorithms(True)  # fills such memory, so a result may depend on it
     try:
-        one, other = run_graph(gm, [torch.zeros(4)]), run_graph(gm, [torch.zeros(4)], poison=True)
+        item, other = run_graph(gm, [torch.zeros(4)]), run_graph(gm, [torch.zeros(4)], poison=True)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert compare(None, one, other) is None
+    assert compare(None, item, other) is None
 
 
 def ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -233,10 +235,10 @@ def test_equal_is_fine_and_rounding_is_fine() -> None:
 
 def test_wrong_by_more_than_eagers_own_error_is_wrong() -> None:
     exact = [torch.linspace(1, 2, 100, dtype=torch.float64)]
-    found = compare(exact, [exact[0].float()], [exact[0].float() * 1.001])
-    assert found is not None
-    assert found.kind == "accuracy"
-    assert found.size == pytest.approx(1e-3, rel=0.01)
+    comparison = compare(exact, [exact[0].float()], [exact[0].float() * 1.001])
+    assert comparison is not None
+    assert comparison.kind == "accuracy"
+    assert comparison.size == pytest.approx(1e-3, rel=0.01)
 
 
 def test_an_eager_that_is_as_bad_excuses_the_rung() -> None:
@@ -248,9 +250,9 @@ def test_one_wrong_value_among_many_counts() -> None:
     exact = [torch.ones(1_000_000, dtype=torch.float64)]
     got = torch.ones(1_000_000)
     got[77] = 1.01
-    found = compare(exact, [ones(1_000_000)], [got])
-    assert found is not None
-    assert "1 of 1000000" in found.text
+    comparison = compare(exact, [ones(1_000_000)], [got])
+    assert comparison is not None
+    assert "1 of 1000000" in comparison.text
 
 
 def test_half_precision_is_judged_by_its_own_tolerance() -> None:
@@ -264,25 +266,25 @@ def test_half_precision_is_judged_by_its_own_tolerance() -> None:
 def test_not_finite_where_eager_is_finite(value: float, name: str) -> None:
     got = ones(4)
     got[1] = value
-    found = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
-    assert found is not None
-    assert (found.kind, found.detail) == ("nan", name)
+    comparison = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
+    assert comparison is not None
+    assert (comparison.kind, comparison.detail) == ("nan", name)
     assert compare([got.double()], [got], [got]) is None
 
 
 @pytest.mark.parametrize(("got", "what"), [(ones(2, 2), "shape"), (ones(4, dtype=torch.float64), "dtype"), (3, "type")])
 def test_metadata(got: Any, what: str) -> None:
-    found = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
-    assert found is not None
-    assert (found.kind, found.detail) == ("metadata", what)
+    comparison = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
+    assert comparison is not None
+    assert (comparison.kind, comparison.detail) == ("metadata", what)
 
 
 def test_strides_count_where_they_are_promised_and_matter() -> None:
     flipped = ones(3, 4).t().contiguous().t()
     assert compare(None, [ones(3, 4)], [flipped]) is None
-    found = compare(None, [ones(3, 4)], [flipped], strides=[0])
-    assert found is not None
-    assert found.detail == "stride"
+    comparison = compare(None, [ones(3, 4)], [flipped], strides=[0])
+    assert comparison is not None
+    assert comparison.detail == "stride"
     assert compare(None, [ones(1, 4)], [ones(1, 4).as_strided((1, 4), (99, 1))], strides=[0]) is None
 
 
@@ -290,14 +292,14 @@ def test_wrong_numbers_are_said_before_other_strides_and_rounding_and_another_sh
     flipped = ones(3, 4).t().contiguous().t()
     exact, eager = [ones(3, 4, dtype=torch.float64)] * 2, [ones(3, 4), ones(3, 4) * (1 + 1e-5)]
     others = [ones(3, 4), ones(3, 4) * 2, ones(3, 4) * (1 + 3e-5), ones(3, 5)]
-    found = [compare(exact, eager, [flipped, other], strides=[0], rounding=[1]) for other in others]
-    assert [one and one.detail for one in found] == ["stride", "", "stride", "shape"]
+    results = [compare(exact, eager, [flipped, other], strides=[0], rounding=[1]) for other in others]
+    assert [item and item.detail for item in results] == ["stride", "", "stride", "shape"]
 
 
 def test_the_number_of_outputs() -> None:
-    found = compare(None, [ones(1), ones(1)], [ones(1)])
-    assert found is not None
-    assert found.detail == "number of outputs"
+    comparison = compare(None, [ones(1), ones(1)], [ones(1)])
+    assert comparison is not None
+    assert comparison.detail == "number of outputs"
 
 
 def test_integers_are_exact_unless_rounding_decides_them() -> None:
@@ -319,7 +321,7 @@ def test_clones_keep_aliases_strides_and_offsets() -> None:
     base = torch.arange(12.0)
     views = [base[2:8].view(2, 3), base.as_strided((3, 3), (1, 1), 4), torch.ones(2, requires_grad=True), 7]
     copies = clone_inputs(views)
-    assert [one.stride() for one in copies[:2]] == [(3, 1), (1, 1)]
+    assert [copy.stride() for copy in copies[:2]] == [(3, 1), (1, 1)]
     assert copies[1].storage_offset() == 4
     copies[0][0, 2] = 99
     assert copies[1][0, 0] == 99
@@ -342,9 +344,9 @@ def test_rounding_that_is_all_there_is_may_have_another_size() -> None:
     truth = torch.full((16,), 1e-17, dtype=torch.float64)
     noise = torch.linspace(-1e-8, 1e-8, 16)
     assert compare([truth], [noise], [8 * noise]) is None
-    found = compare([truth], [noise], [noise + 1e-3])
-    assert found is not None
-    assert found.kind == "accuracy"
+    comparison = compare([truth], [noise], [noise + 1e-3])
+    assert comparison is not None
+    assert comparison.kind == "accuracy"
 
 
 def test_a_float32_result_behind_bfloat16_is_as_good_as_bfloat16() -> None:
@@ -367,10 +369,10 @@ def test_packed_numbers_are_compared_byte_by_byte() -> None:
     changed = want.view(torch.uint8).clone()
     changed[3] = 0x70
     assert compare(None, [want], [want.clone()]) is None
-    found = compare(None, [want], [changed.view(want.dtype)])
-    assert found is not None
-    assert (found.kind, found.detail) == ("accuracy", "integers")
-    assert found.text == "1 of 8 elements differ from eager's (torch.float4_e2m1fn_x2)"
+    comparison = compare(None, [want], [changed.view(want.dtype)])
+    assert comparison is not None
+    assert (comparison.kind, comparison.detail) == ("accuracy", "integers")
+    assert comparison.text == "1 of 8 elements differ from eager's (torch.float4_e2m1fn_x2)"
     assert output_errors(None, [want], [want], ["packed"]) == []
     gm = make_fx(lambda x: [x.view(torch.float4_e2m1fn_x2).view(torch.uint8)], tracing_mode="fake")(changed)
     assert output_grains(gm) == [0.5]

@@ -119,9 +119,9 @@ def test_a_decomposition_that_is_imported_is_the_runs_own_and_no_fault_of_the_co
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
 
     said("dump", "-o", "run", "--inputs", "first", "--", sys.executable, "train.py")
-    found = said("triage", "run/0_0/dynamo", "--import", "own")
-    assert "(custom pass)" in found and "own_silu in own.py:7, registered by the run, changes" in found
-    assert "Next: graphdbg minify run/0_0/pre_grad --import own\n" in found
+    result = said("triage", "run/0_0/dynamo", "--import", "own")
+    assert "(custom pass)" in result and "own_silu in own.py:7, registered by the run, changes" in result
+    assert "Next: graphdbg minify run/0_0/pre_grad --import own\n" in result
 
 
 PROGRAM = """\

@@ -55,11 +55,11 @@ def test_a_packed_failure_fails_elsewhere(tmp_path: Path) -> None:
     assert replayed.returncode == 1, replayed.stderr
     assert "CppCompileError" in replayed.stdout
     assert "train.py:9" in graphdbg(away, "show", "bug.zip/0_0/inference").stdout
-    told = (
+    text = (
         graphdbg(away, "show", "bug.zip/0_0/inference", "--json").stdout
         + graphdbg(away, "ls", "bug.zip", "--json").stdout
     )
-    assert not [word for word in ("anneliese", "nobody may read", "project") if word in told]
+    assert not [word for word in ("anneliese", "nobody may read", "project") if word in text]
 
 
 def test_a_graph_of_an_archive_that_cannot_be_loaded_is_named_below_the_archive(tmp_path: Path) -> None:

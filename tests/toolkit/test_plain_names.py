@@ -120,8 +120,8 @@ def test_the_plain_form_is_the_same_call(target: Any, args: tuple[Any, ...], kwa
     assert is_same(target, args, kwargs)
     assert torch.equal(X, before), "values stay as they are"
     graph = fx.Graph()
-    places = [graph.placeholder(f"x{at}") if isinstance(one, torch.Tensor) else one for at, one in enumerate(args)]
-    if not any(isinstance(one, torch.Tensor) for group in args if isinstance(group, list) for one in group):
+    places = [graph.placeholder(f"x{at}") if isinstance(item, torch.Tensor) else item for at, item in enumerate(args)]
+    if not any(isinstance(item, torch.Tensor) for group in args if isinstance(group, list) for item in group):
         node = graph.call_function(target, tuple(places), kwargs)
         plain = plain_of(node)
         assert plain is not None

@@ -62,10 +62,10 @@ def test_groups_of_one_rank_are_made_by_their_names(tmp_path: Path) -> None:
     saved = graphdbg.load_graph(tmp_path / "case")
     groups = groups_of(saved.record)
     assert len(groups) == 2
-    assert all(one == {"backend": "gloo", "ranks": [0], "rank": 0, "world_size": 1} for one in groups.values())
+    assert all(group == {"backend": "gloo", "ranks": [0], "rank": 0, "world_size": 1} for group in groups.values())
     case = Case(saved).live(seed=0)
-    (made,) = run_graph(case.gm, case.inputs)
-    assert torch.equal(made, x * 2)
+    (result,) = run_graph(case.gm, case.inputs)
+    assert torch.equal(result, x * 2)
     graphdbg.save_graph(case.gm, case.inputs, tmp_path / "again")
     assert groups_of(graphdbg.load_graph(tmp_path / "again").record) == groups
 
@@ -76,7 +76,7 @@ def test_the_graphs_of_two_ranks_are_replayed_together(tmp_path: Path) -> None:
     dump = ["-m", "graphdbg", "dump", "-o", "run", "--inputs", "first", "--"]
     python(tmp_path, *dump, "torchrun", "--standalone", "--nproc-per-node=2", "two.py")
     saved = graphdbg.open_run(tmp_path / "run").graph("1:0_0/inference")
-    assert [one.id for one in peers(saved)] == ["0:0_0/inference"]
+    assert [peer.id for peer in peers(saved)] == ["0:0_0/inference"]
     outcome = graphdbg.replay(saved, rung="eager")
     assert outcome.ok and outcome.notes == ["replayed together with the graphs of 1 other rank"]
     sums = [graphdbg.open_run(tmp_path / "run").graph(f"{rank}:0_0/inference").inputs()[0] * 2 for rank in (0, 1)]

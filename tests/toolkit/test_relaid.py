@@ -83,7 +83,7 @@ def test_a_wrong_size_on_record_is_still_found() -> None:
     follow_saved(gm, mode, record)
     run = checked(gm)
     run(list(inputs))
-    assert [(one.node, one.mismatches[0].property) for one in run.findings] == [(total.name, "size")]
+    assert [(finding.node, finding.mismatches[0].property) for finding in run.findings] == [(total.name, "size")]
 
 
 @pytest.mark.parametrize("device", ["nonsense", "cuda:99"])

@@ -51,5 +51,5 @@ def test_kernels_for_a_gpu_are_interpreted_on_the_cpu(of_gpu: SavedGraph) -> Non
     from graphdbg.toolkit.kernel_checks.showing import task
 
     answer = task({"path": str(of_gpu.path), "seed": 0, "imports": [], "kernel": None})
-    found = msgspec.convert(answer, CheckedKernels)
-    assert found.cannot == "" and found.findings == [] and found.launches == 1
+    result = msgspec.convert(answer, CheckedKernels)
+    assert result.cannot == "" and result.findings == [] and result.launches == 1

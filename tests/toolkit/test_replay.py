@@ -95,12 +95,12 @@ def test_a_graph_that_saves_sizes_for_its_backward(recorded: Path, server: ForkS
 
 def edit(path: Path, old: str, new: str) -> None:
     """Replaces the first `old` in a text of a run, which may be compressed."""
-    found = reading.stored(path)
-    assert found is not None
-    text = reading.read(found).decode()
+    result = reading.stored(path)
+    assert result is not None
+    text = reading.read(result).decode()
     assert old in text
     data = text.replace(old, new, 1).encode()
-    found.write_bytes(gzip.compress(data) if found.suffix == reading.SUFFIX else data)
+    result.write_bytes(gzip.compress(data) if result.suffix == reading.SUFFIX else data)
 
 
 @pytest.mark.long
@@ -109,16 +109,16 @@ def test_a_planted_change_in_graph_or_code_is_seen(recorded: Path, server: ForkS
     shutil.copytree(recorded, run)
     saved = open_run(run).graph("0_0/forward")
     edit(saved.path / "code" / "output_code.py", "static_cast<float>(", "static_cast<float>(1 + ")
-    found = replay(saved, server=server, outputs=False).fidelity
-    assert found is not None
-    assert found.startswith("different code of 0_0/forward")
-    assert "1 + " in found
+    result = replay(saved, server=server, outputs=False).fidelity
+    assert result is not None
+    assert result.startswith("different code of 0_0/forward")
+    assert "1 + " in result
     edit(open_run(run).graph("0_0/post_grad_forward").path / "graph.json", "aten.relu.default", "aten.neg.default")
-    found = replay(open_run(run).graph("0_0/forward"), server=server, outputs=False).fidelity
-    assert found is not None
-    assert found.startswith("different post-grad graph of 0_0/post_grad_forward")
-    assert "-%" in found
-    assert "aten.neg.default" in found
+    result = replay(open_run(run).graph("0_0/forward"), server=server, outputs=False).fidelity
+    assert result is not None
+    assert result.startswith("different post-grad graph of 0_0/post_grad_forward")
+    assert "-%" in result
+    assert "aten.neg.default" in result
 
 
 def test_outputs_come_back(recorded: Path, server: ForkServer) -> None:
@@ -217,7 +217,7 @@ def test_failing_graphs_come_first() -> None:
 
 
 def test_code_in_normal_form() -> None:
-    one = """
+    source = """
 # AOT ID: ['0_forward']
 cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], r'''
 #include "/tmp/a/2r/c2rnilspx43ivnzu4uieul65kx65dfhfbptbh5og4wk6rqebuxoo.h"
@@ -228,13 +228,13 @@ cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], r'''
 call(cpp_fused_relu_0)
 """
     other = (
-        one.replace("cpp_fused_relu_0", "cpp_fused_max_7")
+        source.replace("cpp_fused_relu_0", "cpp_fused_max_7")
         .replace("/tmp/a/", "/home/x/")
         .replace("['0_forward']", "['3_x']")
     )
-    assert fidelity.code_lines(one) == fidelity.code_lines(other)
-    assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("+ 1", "+ 2"))
-    assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("num_threads(2)", "num_threads(3)"))
+    assert fidelity.code_lines(source) == fidelity.code_lines(other)
+    assert fidelity.code_lines(source) != fidelity.code_lines(source.replace("+ 1", "+ 2"))
+    assert fidelity.code_lines(source) != fidelity.code_lines(source.replace("num_threads(2)", "num_threads(3)"))
 
 
 def test_floats_that_dynamo_hands_in_as_tensors_are_known_before_the_graph_runs(

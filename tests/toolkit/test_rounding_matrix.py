@@ -41,9 +41,9 @@ def test_a_fault_is_convicted(name: str) -> None:
     gm = make_fx(lambda *given: [fault.right(*given)])(*fault.inputs)
     case = Live(gm, list(fault.inputs), ReplaySpec("inference"))
     assert judge(case, Wrong(fault.right)).verdict.verdict == "ok"
-    found = judge(case, Wrong(fault.wrong)).verdict
-    assert (found.verdict, found.kind) == ("fails", "wrong_numbers"), found.reason
-    assert "judged wrong by" in found.reason
+    verdict = judge(case, Wrong(fault.wrong)).verdict
+    assert (verdict.verdict, verdict.kind) == ("fails", "wrong_numbers"), verdict.reason
+    assert "judged wrong by" in verdict.reason
 
 
 @pytest.mark.slow
@@ -54,10 +54,10 @@ def test_rounding_convicts_nobody_and_a_setting_makes_it_agree(tmp_path: Path, w
             gm = make_fx(lambda *given, function=function: [function(*given)])(*inputs)
             case = tmp_path / str(number)
             graphdbg.save_graph(gm, list(inputs), case)
-            found = graphdbg.triage(graphdbg.load_graph(case), server=server).verdict
-            if found.verdict != "rounding":
-                wrong.append(f"{name}: {found.verdict}: {found.reason}")
-            elif found.workaround:
+            verdict = graphdbg.triage(graphdbg.load_graph(case), server=server).verdict
+            if verdict.verdict != "rounding":
+                wrong.append(f"{name}: {verdict.verdict}: {verdict.reason}")
+            elif verdict.workaround:
                 confirmed.append(name)
     assert not wrong, "\n".join(wrong)
     assert len(confirmed) >= LEAST_CONFIRMED, sorted(set(ROUNDING) - set(confirmed))

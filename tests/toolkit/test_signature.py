@@ -31,14 +31,14 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_what_a_reduction_changes_is_left_out(one: str, other: str) -> None:
-    assert signature.message(one) == signature.message(other)
+@pytest.mark.parametrize(("text", "other"), SAME)
+def test_what_a_reduction_changes_is_left_out(text: str, other: str) -> None:
+    assert signature.message(text) == signature.message(other)
 
 
-@pytest.mark.parametrize(("one", "other"), OTHER)
-def test_what_tells_bugs_apart_stays(one: str, other: str) -> None:
-    assert signature.message(one) != signature.message(other)
+@pytest.mark.parametrize(("text", "other"), OTHER)
+def test_what_tells_bugs_apart_stays(text: str, other: str) -> None:
+    assert signature.message(text) != signature.message(other)
 
 
 def test_a_compilers_output_is_its_first_error() -> None:
@@ -91,12 +91,17 @@ def lowering(op: str, text: str) -> BaseException:
 
 
 def test_wrappers_are_opened_and_the_op_is_kept() -> None:
-    found = from_exception(lowering("aten.sin.default", "bad 3"), "compile")
-    assert (found.kind, found.stage, found.error, found.message) == ("crash", "compile", "AssertionError", "bad <n>")
-    assert found.detail == "aten.sin.default"
-    assert found.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "compile"))
-    assert not found.same_as(from_exception(lowering("aten.cos.default", "bad 4"), "compile"))
-    assert not found.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "run"))
+    result = from_exception(lowering("aten.sin.default", "bad 3"), "compile")
+    assert (result.kind, result.stage, result.error, result.message) == (
+        "crash",
+        "compile",
+        "AssertionError",
+        "bad <n>",
+    )
+    assert result.detail == "aten.sin.default"
+    assert result.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "compile"))
+    assert not result.same_as(from_exception(lowering("aten.cos.default", "bad 4"), "compile"))
+    assert not result.same_as(from_exception(lowering("aten.sin.default", "bad 4"), "run"))
 
 
 def test_a_share_of_whole_numbers_is_no_relative_error() -> None:
@@ -108,40 +113,40 @@ def test_a_share_of_whole_numbers_is_no_relative_error() -> None:
 
 
 def test_a_cpp_error_is_known_by_its_text_not_its_command() -> None:
-    one = from_exception(
+    item = from_exception(
         raised(InductorError(CppCompileError("/a/b/k.cpp:1: error: 'foo' was not declared"))), "compile"
     )
     two = from_exception(
         raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: 'foo' was not declared"))), "compile"
     )
     three = from_exception(raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: expected ';'"))), "compile")
-    assert one.same_as(two)
-    assert not one.same_as(three)
+    assert item.same_as(two)
+    assert not item.same_as(three)
 
 
 def test_frames_speak_when_the_message_does_not() -> None:
-    one = Signature("crash", "compile", "AssertionError", "", ("torch._inductor.ir:a", "torch._inductor.graph:b"))
-    assert one.same_as(msgspec.structs.replace(one))
-    assert not one.same_as(
-        msgspec.structs.replace(one, frames=("torch._inductor.scheduler:a", "torch._inductor.graph:b"))
+    item = Signature("crash", "compile", "AssertionError", "", ("torch._inductor.ir:a", "torch._inductor.graph:b"))
+    assert item.same_as(msgspec.structs.replace(item))
+    assert not item.same_as(
+        msgspec.structs.replace(item, frames=("torch._inductor.scheduler:a", "torch._inductor.graph:b"))
     )
 
 
 def test_a_message_that_varies_is_forgiven_in_the_same_place_only() -> None:
     frames = ("torch._inductor.ir:a", "torch._inductor.graph:b")
     text = "unsupported combination of layouts for operation called {} in this scheduler"
-    one = Signature("crash", "compile", "RuntimeError", text.format("alpha"), frames)
-    assert one.same_as(msgspec.structs.replace(one, message=text.format("beta")))
-    assert not one.same_as(msgspec.structs.replace(one, message=text.format("beta"), frames=frames[:1]))
-    assert not one.same_as(msgspec.structs.replace(one, message="division by zero"))
+    item = Signature("crash", "compile", "RuntimeError", text.format("alpha"), frames)
+    assert item.same_as(msgspec.structs.replace(item, message=text.format("beta")))
+    assert not item.same_as(msgspec.structs.replace(item, message=text.format("beta"), frames=frames[:1]))
+    assert not item.same_as(msgspec.structs.replace(item, message="division by zero"))
 
 
 def test_wrong_numbers_may_shrink_but_not_to_rounding() -> None:
-    one = Signature("accuracy", "compare", size=0.5)
-    assert one.same_as(Signature("accuracy", "compare", size=0.01))
-    assert one.same_as(Signature("accuracy", "compare", size=90.0))
-    assert not one.same_as(Signature("accuracy", "compare", size=1e-5))
-    assert not one.same_as(Signature("nan", "compare", detail="nan"))
+    item = Signature("accuracy", "compare", size=0.5)
+    assert item.same_as(Signature("accuracy", "compare", size=0.01))
+    assert item.same_as(Signature("accuracy", "compare", size=90.0))
+    assert not item.same_as(Signature("accuracy", "compare", size=1e-5))
+    assert not item.same_as(Signature("nan", "compare", detail="nan"))
 
 
 def test_metadata_failures_are_told_by_property() -> None:
@@ -165,15 +170,15 @@ TRACE = 'Current thread 0x1 (most recent call first):\n  File "/v/torch/_ops.py"
     ],
 )
 def test_each_end_of_a_process_has_a_signature(answer: TaskResult) -> None:
-    found = from_answer(answer)
-    assert found is not None
+    result = from_answer(answer)
+    assert result is not None
     assert (
-        found.kind == {"signal": "signal", "timeout": "hang", "memory": "memory", "exception": "crash"}[answer.status]
+        result.kind == {"signal": "signal", "timeout": "hang", "memory": "memory", "exception": "crash"}[answer.status]
     )
-    assert found.stage == answer.stage
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Signature) == found
-    assert found.same_as(found)
-    assert found.kind in found.text()
+    assert result.stage == answer.stage
+    assert msgspec.json.decode(msgspec.json.encode(result), type=Signature) == result
+    assert result.same_as(result)
+    assert result.kind in result.text()
 
 
 HEAP = (
@@ -231,7 +236,7 @@ def test_what_triton_refuses_is_known_by_its_sentence_and_not_by_the_source() ->
         outer.__cause__ = inner
         return from_exception(outer, "compile")
 
-    found = refused("one", "type fp8e4b8 not supported")
-    assert found.text() == "crash in compile: CompilationError: type fp8e4b8 not supported"
-    assert found.same_as(refused("two", "type fp8e4b8 not supported"))
-    assert not found.same_as(refused("one", "arange takes constants"))
+    result = refused("one", "type fp8e4b8 not supported")
+    assert result.text() == "crash in compile: CompilationError: type fp8e4b8 not supported"
+    assert result.same_as(refused("two", "type fp8e4b8 not supported"))
+    assert not result.same_as(refused("one", "arange takes constants"))

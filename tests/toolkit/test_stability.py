@@ -31,26 +31,26 @@ def counted(function, *inputs):
 def test_a_mask_of_rounded_numbers_is_decided_by_rounding_in_few_places():
     torch.manual_seed(0)
     inputs = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
-    truth, found = counted(mask, *inputs)
-    assert 0 < found[0].flips < 64 * 64 // 5
-    assert found[1].flips == 0  # not discrete
+    truth, result = counted(mask, *inputs)
+    assert 0 < result[0].flips < 64 * 64 // 5
+    assert result[1].flips == 0  # not discrete
 
     eager = list(mask(*inputs))
     near = eager[0].clone()
-    near.view(-1)[truth[1].abs().view(-1).argsort()[: found[0].flips // 4]] ^= True
+    near.view(-1)[truth[1].abs().view(-1).argsort()[: result[0].flips // 4]] ^= True
     assert compare(truth, eager, [near, eager[1]]) is not None
-    assert compare(truth, eager, [near, eager[1]], noise=found.__getitem__) is None
-    told = compare(truth, eager, [near, eager[1]], noise=found.__getitem__, rounding=(0, 1))
-    assert told is not None
-    assert told.detail == "rounding"
+    assert compare(truth, eager, [near, eager[1]], noise=result.__getitem__) is None
+    comparison = compare(truth, eager, [near, eager[1]], noise=result.__getitem__, rounding=(0, 1))
+    assert comparison is not None
+    assert comparison.detail == "rounding"
 
 
 def test_a_wrong_mask_is_still_wrong():
     torch.manual_seed(0)
     inputs = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
-    truth, found = counted(mask, *inputs)
+    truth, result = counted(mask, *inputs)
     eager = list(mask(*inputs))
-    wrong = compare(truth, eager, [~eager[0], eager[1]], noise=found.__getitem__)
+    wrong = compare(truth, eager, [~eager[0], eager[1]], noise=result.__getitem__)
     assert wrong is not None
     assert wrong.detail == "integers"
 
@@ -62,21 +62,21 @@ def test_floats_that_rounding_moves_as_far_convict_nobody():
     torch.manual_seed(0)
     x = torch.randn(64, 64)
     y = x * (1 + 3e-7)
-    truth, found = counted(lambda x, y: product(x.tanh(), y.tanh()), x, y)
+    truth, result = counted(lambda x, y: product(x.tanh(), y.tanh()), x, y)
     eager = list(product(x.tanh(), y.tanh()))
     got = list(product(x.tanh().double().float().nextafter(torch.tensor(9.0)), y.tanh()))
     assert compare(truth, [truth[0].float()], got) is not None
-    told = compare(truth, [truth[0].float()], got, noise=found.__getitem__, rounding=(0,))
-    assert told is not None
-    assert told.detail == "rounding"
-    wrong = compare(truth, eager, [eager[0] + 1], noise=found.__getitem__, rounding=(0,))
+    comparison = compare(truth, [truth[0].float()], got, noise=result.__getitem__, rounding=(0,))
+    assert comparison is not None
+    assert comparison.detail == "rounding"
+    wrong = compare(truth, eager, [eager[0] + 1], noise=result.__getitem__, rounding=(0,))
     assert wrong is not None
     assert wrong.detail == ""
 
 
 def test_integers_that_no_float_leads_to_are_exact():
-    _, found = counted(lambda x: (x * 2 + 1, x > 3), torch.arange(10))
-    assert [one.flips for one in found] == [0, 0]
+    _, result = counted(lambda x: (x * 2 + 1, x > 3), torch.arange(10))
+    assert [item.flips for item in result] == [0, 0]
 
 
 def test_random_state_that_eager_leaves_uninitialised_is_left_out_and_named():
@@ -112,15 +112,15 @@ def test_products_that_are_cut_to_tf32_may_all_move_one_way(monkeypatch: pytest.
     eager, got = scale(x, weight), scale(cut(x), cut(weight))
     for width in (torch.finfo(torch.float32).eps, TF32):
         monkeypatch.setattr(comparing, "eps_of_nodes", lambda *_, width=width: {"mm": (width,)})
-        truth, found = counted(scale, x, weight)
-        told = compare(truth, list(eager), list(got), noise=found.__getitem__, rounding=(0,))
-        assert told is not None and (told.detail == "rounding") == (width == TF32)
+        truth, result = counted(scale, x, weight)
+        comparison = compare(truth, list(eager), list(got), noise=result.__getitem__, rounding=(0,))
+        assert comparison is not None and (comparison.detail == "rounding") == (width == TF32)
 
 
 @pytest.mark.gpu
 def test_what_a_gpu_multiplies_in_tf32_is_moved_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = torch.randn(16, 512, device="cuda"), torch.randn(512, 256, device="cuda")
     gm = make_fx(scale)(*inputs)
-    found = [eps_of_nodes(gm, inputs)["mm"]]
+    results = [eps_of_nodes(gm, inputs)["mm"]]
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
-    assert [*found, eps_of_nodes(gm, inputs)["mm"]] == [(torch.finfo(torch.float32).eps,), (TF32,)]
+    assert [*results, eps_of_nodes(gm, inputs)["mm"]] == [(torch.finfo(torch.float32).eps,), (TF32,)]

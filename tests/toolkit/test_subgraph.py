@@ -128,17 +128,17 @@ MAKERS = [pure, written_in_the_middle, modules, lists_and_methods, autocast, dyn
 
 def run(gm: fx.GraphModule, inputs: list[Any]) -> dict[str, Any]:
     """Every value of one run, by node name."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     class Keep(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
             if isinstance(value, torch.Tensor):
-                found[n.name] = value.detach().clone()
+                results[n.name] = value.detach().clone()
             return value
 
     Keep(gm).run(*clone_inputs(inputs), enable_io_processing=False)
-    return found
+    return results
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
@@ -304,9 +304,9 @@ def test_values_survive_their_files(tmp_path: Path) -> None:
         for atom in range(len(atoms)):
             first, second = (build(gm, atoms, which, {atom}) for which in (values, loaded))
             assert first[0].code == second[0].code
-            for one, other in zip(first[1], second[1], strict=True):
-                if isinstance(one, torch.Tensor):
-                    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True, check_stride=True)
+            for item, other in zip(first[1], second[1], strict=True):
+                if isinstance(item, torch.Tensor):
+                    torch.testing.assert_close(item, other, rtol=0, atol=0, equal_nan=True, check_stride=True)
 
 
 def test_aliased_inputs_stay_aliased_through_files(tmp_path: Path) -> None:

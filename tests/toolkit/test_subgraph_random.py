@@ -29,18 +29,18 @@ def random_graph(rng: random.Random, *, draws: bool) -> fx.GraphModule:
         kind = rng.choice(
             ["new", "new", "view", "row", "write", "write", "list", "mode", "copy", *(["draw"] if draws else [])]
         )
-        one, other = rng.choice(square), rng.choice(square)
+        item, other = rng.choice(square), rng.choice(square)
         if kind == "new":
-            square.append(graph.call_function(rng.choice([torch.sin, torch.cos, torch.tanh]), (one,)))
+            square.append(graph.call_function(rng.choice([torch.sin, torch.cos, torch.tanh]), (item,)))
             square.append(graph.call_function(torch.add, (square[-1], other)))
         elif kind == "view":
-            square.append(graph.call_method("t", (one,)))
+            square.append(graph.call_method("t", (item,)))
         elif kind == "row":
-            rows.append(graph.call_method("select", (one, rng.randint(0, 1), rng.randint(0, 3))))
+            rows.append(graph.call_method("select", (item, rng.randint(0, 1), rng.randint(0, 3))))
             square.append(graph.call_function(torch.add, (other, rows[-1])))
         elif kind == "write":
             target = rng.choice(square + rows)
-            square.append(graph.call_function(torch.mul, (one, 0.5)))
+            square.append(graph.call_function(torch.mul, (item, 0.5)))
             node = (
                 graph.call_method("mul_", (target, 0.75))
                 if rng.random() < 0.5
@@ -48,15 +48,15 @@ def random_graph(rng: random.Random, *, draws: bool) -> fx.GraphModule:
             )
             (rows if target in rows else square).append(node)
         elif kind == "copy":
-            graph.call_function(torch.ops.aten.copy_.default, (one, other))
+            graph.call_function(torch.ops.aten.copy_.default, (item, other))
         elif kind == "list":
-            parts = graph.call_function(torch.chunk, (one, 2))
+            parts = graph.call_function(torch.chunk, (item, 2))
             halves = [graph.call_function(operator.getitem, (parts, index)) for index in range(2)]
             square.append(graph.call_function(torch.cat, (halves,)))
         elif kind == "mode":
             graph.call_function(torch._C._set_grad_enabled, (rng.random() < 0.5,))
         else:
-            square.append(graph.call_function(torch.rand_like, (one,)))
+            square.append(graph.call_function(torch.rand_like, (item,)))
     graph.output(tuple(rng.sample(square, 2)))
     return fx.GraphModule({"state": torch.randn(4, 4)}, graph)
 

@@ -65,8 +65,13 @@ def test_what_is_said_of_each(record: Verdict, text: str, word: str, code: int) 
 
 
 def test_a_failure_names_kind_fault_and_layer() -> None:
-    found = judged(WRONG, "triton_interpret", where=Where("mul", line="model.py:3"))
-    assert (found.verdict, found.kind, found.fault, found.layer) == ("fails", "wrong_numbers", "compiler", "triton")
+    judgement = judged(WRONG, "triton_interpret", where=Where("mul", line="model.py:3"))
+    assert (judgement.verdict, judgement.kind, judgement.fault, judgement.layer) == (
+        "fails",
+        "wrong_numbers",
+        "compiler",
+        "triton",
+    )
     assert (judged(CRASH, "eager").fault, judged(CRASH, "torchscript").layer) == ("model", None)
     assert judged(Signature("accuracy", detail="rounding")).verdict == "rounding"
 
@@ -74,14 +79,14 @@ def test_a_failure_names_kind_fault_and_layer() -> None:
 @pytest.mark.parametrize(("node", "fault"), [("triton_kernel_wrapper_mutation", "model"), ("add", "compiler: triton")])
 def test_an_access_of_a_kernel_of_ones_own_is_no_fault_of_the_compiler(node: str, fault: str) -> None:
     access = KernelFault("load", "shift", nodes=[node])
-    found = CheckedKernels([access]).conclusion
-    assert verdict_words.first_line(found) == f"FAILS: {access.what} in shift at {node} ({fault})"
+    result = CheckedKernels([access]).conclusion
+    assert verdict_words.first_line(result) == f"FAILS: {access.what} in shift at {node} ({fault})"
 
 
 def test_the_worst_of_several_is_the_verdict_on_them() -> None:
     doubt, rounding = cannot_tell("no such op"), Verdict("rounding")
     assert verdict.worst([OK, rounding]) == rounding
-    assert [verdict.worst(found).exit_code for found in ([OK, rounding], [OK, doubt], [doubt, judged(WRONG)], [])] == [
+    assert [verdict.worst(item).exit_code for item in ([OK, rounding], [OK, doubt], [doubt, judged(WRONG)], [])] == [
         0,
         4,
         1,
@@ -90,9 +95,9 @@ def test_the_worst_of_several_is_the_verdict_on_them() -> None:
 
 
 def test_the_first_line_says_verdict_counts_place_and_fault() -> None:
-    found = judged(WRONG, "inductor", where=Where("amin", line="bagnet.py:8", name="output 0"))
+    judgement = judged(WRONG, "inductor", where=Where("amin", line="bagnet.py:8", name="output 0"))
     assert (
-        verdict_words.first_line(found, 1, 3)
+        verdict_words.first_line(judgement, 1, 3)
         == "FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)"
     )
     assert verdict_words.first_line(OK) == "OK"
@@ -101,16 +106,16 @@ def test_the_first_line_says_verdict_counts_place_and_fault() -> None:
 
 def test_a_row_that_was_left_out_is_skipped_and_comes_back() -> None:
     left_out = skipped("there is no C++ compiler")
-    told = {"rung": "inductor", **left_out.flat(row=True)}
-    assert (told["verdict"], told["skipped"]) == ("skipped", True)
-    assert verdict.read(told) == left_out
+    messages = {"rung": "inductor", **left_out.flat(row=True)}
+    assert (messages["verdict"], messages["skipped"]) == ("skipped", True)
+    assert verdict.read(messages) == left_out
 
 
 def test_the_record_comes_back_from_json_as_it_was() -> None:
-    found = judged(WRONG, "inductor", where=Where("mul", line="model.py:3", name="output 0"))
-    plain = msgspec.json.decode(msgspec.json.encode(found.plain()))
+    judgement = judged(WRONG, "inductor", where=Where("mul", line="model.py:3", name="output 0"))
+    plain = msgspec.json.decode(msgspec.json.encode(judgement.plain()))
     assert set(plain) == {"verdict", "kind", "fault", "layer", "reason", "where", "workaround", "next", "detail"}
-    assert verdict.read(plain) == found
+    assert verdict.read(plain) == judgement
     assert verdict.read(None) is None
     assert graphdbg.Verdict is Verdict
 

@@ -32,17 +32,17 @@ def own_homes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture(autouse=True)
 def no_defect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ShownError]]:
     """Fails a test in which the workbench told a defect of ours; one that wants defects empties the list it gets."""
-    told: list[ShownError] = []
+    messages: list[ShownError] = []
     note = Workbench.note
 
-    def noting(self: Workbench, one: ShownError) -> tuple[ShownError, bool]:
-        if not isinstance(one.error, (GraphdbgError, OSError)):
-            told.append(one)
-        return note(self, one)
+    def noting(self: Workbench, shown_error: ShownError) -> tuple[ShownError, bool]:
+        if not isinstance(shown_error.error, (GraphdbgError, OSError)):
+            messages.append(shown_error)
+        return note(self, shown_error)
 
     monkeypatch.setattr(Workbench, "note", noting)
-    yield told
-    assert not told, "\n".join(one.text for one in told)
+    yield messages
+    assert not messages, "\n".join(item.text for item in messages)
 
 
 @pytest.fixture

@@ -29,11 +29,11 @@ def main(demo: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "gpt.packed"
         subprocess.run([sys.executable, "-m", "graphdbg", "pack", str(run), "-o", str(packed)], check=True)
-        with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_DEFLATED) as made:
-            made.write(packed, packed.name)
+        with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_DEFLATED) as file:
+            file.write(packed, packed.name)
             for name in KEPT:
                 if (out / name).exists():
-                    made.writestr(f"small/{name}", scrubbed((out / name).read_bytes(), demo))
+                    file.writestr(f"small/{name}", scrubbed((out / name).read_bytes(), demo))
     assert TARGET.stat().st_size < LIMIT, TARGET.stat().st_size
 
 

@@ -59,8 +59,8 @@ def pale(app: Workbench, known: dict[str, Color], least: float = LEAST) -> Itera
             front, back = seen(style.color, known, "10"), seen(style.bgcolor, known, "11")
             front = back.blend(front, 0.5) if style.dim else front
             front, back = (back, front) if style.reverse else (front, back)
-            if (found := contrast(front, back)) < least:
-                yield f"{segment.text.strip()!r} {found:.1f} ({front.hex} on {back.hex})"
+            if (result := contrast(front, back)) < least:
+                yield f"{segment.text.strip()!r} {result:.1f} ({front.hex} on {back.hex})"
 
 
 @pytest.mark.parametrize("theme", ["dark", "light", "no colour"])
@@ -70,15 +70,15 @@ def pale(app: Workbench, known: dict[str, Color], least: float = LEAST) -> Itera
 def test_every_word_can_be_read(name: str, theme: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if theme == "no colour":
         monkeypatch.setenv("NO_COLOR", "1")
-    found: list[str] = []
+    results: list[str] = []
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         app.theme = THEMES.get(theme, THEMES["dark"])
         await rest(pilot, [])
-        found.extend(pale(app, GREYS))
+        results.extend(pale(app, GREYS))
 
     play(story, ROOMS[name](), (160, 50))
-    assert not found, found
+    assert not results, results
 
 
 def test_contrast_is_that_of_wcag() -> None:
@@ -90,7 +90,7 @@ def test_contrast_is_that_of_wcag() -> None:
     "name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS]
 )
 def test_every_word_can_be_read_in_colours_of_the_terminal(name: str, work: Path) -> None:
-    found: list[str] = []
+    results: list[str] = []
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         app.theme = THEMES["ansi"]
@@ -101,7 +101,7 @@ def test_every_word_can_be_read_in_colours_of_the_terminal(name: str, work: Path
             await rest(pilot, [])
             known = known or GREYS
             least = min(LEAST, contrast(known["10"], known["11"]))  # its text is no paler than it shows all else
-            found.extend(f"{terminal}: {word}" for word in pale(app, known, least))
+            results.extend(f"{terminal}: {word}" for word in pale(app, known, least))
 
     play(story, ROOMS[name](), (160, 50))
-    assert not found, found
+    assert not results, results

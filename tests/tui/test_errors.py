@@ -53,10 +53,10 @@ def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
 
             with monkeypatch.context() as patch:
                 patch.setattr(room, action.method, raising, raising=False)
-                for one in (
+                for item in (
                     name for name in action.keys if name != "ctrl+q"
                 ):  # that one comes from anywhere, not from the room
-                    await key(app, one, lambda what=action.id: panel_says(app, f"in {what}"))
+                    await key(app, item, lambda what=action.id: panel_says(app, f"in {what}"))
                     room.panel.hide()  # type: ignore[union-attr]
                 await key(app, action.keys[0], lambda what=action.id: panel_says(app, f"in {what}"))
             assert app.is_running
@@ -66,7 +66,7 @@ def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
         await until(pilot, lambda: app.screen is not room, "help")
 
     play(story, room)
-    assert {str(told.error) for told in no_defect} == {f"in {action.id}" for action in of_room(name)}
+    assert {str(item.error) for item in no_defect} == {f"in {action.id}" for action in of_room(name)}
     no_defect.clear()
 
 
@@ -170,14 +170,14 @@ def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_de
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         for place, do in PLACES.items():
-            made = do(room)
+            result = do(room)
             await until(pilot, lambda place=place: panel_says(app, f"Boom: in {place}"), f"a panel for {place}")
             fragile = room.query(Fragile).first()
             before = fragile.moved
             fragile.focus()
-            await key(app, "j", lambda before=before, one=fragile: one.moved == before + 1)
-            if isinstance(made, Timer):
-                made.stop()
+            await key(app, "j", lambda before=before, item=fragile: item.moved == before + 1)
+            if isinstance(result, Timer):
+                result.stop()
         room.query(Fragile).first().focus()
         await pilot.press("k")
         await until(pilot, lambda: panel_says(app, "Boom: in a key"), "a panel for a key")
@@ -186,7 +186,7 @@ def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_de
         await until(app, lambda: "cannot be shown: Boom: in render_line" in shown(app), "the line that says so")
 
     play(story, room)
-    assert {str(told.error) for told in no_defect} == {f"in {place}" for place in [*PLACES, "a key"]}
+    assert {str(item.error) for item in no_defect} == {f"in {place}" for place in [*PLACES, "a key"]}
     no_defect.clear()
 
 

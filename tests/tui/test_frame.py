@@ -117,9 +117,9 @@ def test_the_command_line_of_every_room_is_one_that_graphdbg_takes(name: str, wo
         assert isinstance(front, CommandLine)
         program, name, *words = shlex.split(front.lines[0])
         assert program == "graphdbg"
-        found = graphdbg.get_command(click.Context(graphdbg), name)
-        assert found is not None
-        found.make_context(name, list(words))  # raises where an option or a number of words is wrong
+        result = graphdbg.get_command(click.Context(graphdbg), name)
+        assert result is not None
+        result.make_context(name, list(words))  # raises where an option or a number of words is wrong
         await pilot.press("y")
         assert Path(os.environ["XDG_STATE_HOME"], "graphdbg/copies/command.txt").read_text() == front.lines[0]
         assert app.clipboard == front.lines[0]

@@ -42,7 +42,7 @@ def test_what_a_command_prints_comes_back_line_by_line(work: Path) -> None:
     codes: list[int] = []
     job = Job(["ls", "myrun", "--json"], on_batch=batches.append, on_end=codes.append)
     assert job.wait(20)
-    (data,) = [one for batch in batches for one in batch]
+    (data,) = [item for batch in batches for item in batch]
     assert [row["id"] for row in data["graphs"]] == ["0_0/joint", "0_0/forward"]  # type: ignore[attr-defined]
     until(lambda: codes, "the end")
     assert (codes, job.code, job.running, job.line) == ([0], 0, False, "graphdbg ls myrun --json")
@@ -173,8 +173,8 @@ def test_an_unwritable_state_folder_is_told_and_another_one_used(
         Job(["ls", "myrun"])
 
 
-@pytest.mark.parametrize("room_bytes, told", [(100, "CannotWriteError"), (900, "cannot write stdout: File too large")])
-def test_a_disk_without_room_is_told(work: Path, room_bytes: int, told: str) -> None:
+@pytest.mark.parametrize("room_bytes, text", [(100, "CannotWriteError"), (900, "cannot write stdout: File too large")])
+def test_a_disk_without_room_is_told(work: Path, room_bytes: int, text: str) -> None:
     """No room for the job's own file, then none for what the command prints."""
     program = (
         "from graphdbg.tui.jobs import Job\n"
@@ -191,4 +191,4 @@ def test_a_disk_without_room_is_told(work: Path, room_bytes: int, told: str) -> 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=limit, check=False
     )
-    assert told in done.stdout, done.stdout + done.stderr
+    assert text in done.stdout, done.stdout + done.stderr

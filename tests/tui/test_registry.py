@@ -35,7 +35,7 @@ def is_safe(key: str) -> bool:
 
 
 def test_every_id_is_there_once() -> None:
-    twice = [one for one, times in Counter(action.id for action in REGISTRY).items() if times > 1]
+    twice = [item for item, times in Counter(action.id for action in REGISTRY).items() if times > 1]
     assert not twice, f"two actions have the same id: {twice}"
 
 
@@ -67,18 +67,18 @@ def test_an_action_can_be_done_and_its_command_is_one(action: Action) -> None:
 def test_no_key_means_two_things_in_a_room(name: str) -> None:
     meant: dict[str, list[str]] = {}
     for action in of_room(name):
-        for one in action.keys:
-            meant.setdefault(one, []).append(action.id)
-    twice = {one: ids for one, ids in meant.items() if len(ids) > 1}
+        for key in action.keys:
+            meant.setdefault(key, []).append(action.id)
+    twice = {item: ids for item, ids in meant.items() if len(ids) > 1}
     assert not twice, f"on the screen {name} a key (or the digit of a screen) is taken twice: {twice}"
 
 
 def test_a_key_means_the_same_in_all_rooms() -> None:
     meanings: dict[str, set[str]] = {}
     for action in REGISTRY:
-        for one in action.keys:
-            meanings.setdefault(one, set()).add(action.label)
-    wrong = {one: sorted(labels) for one, labels in meanings.items() if len(labels) > 1}
+        for key in action.keys:
+            meanings.setdefault(key, set()).add(action.label)
+    wrong = {item: sorted(labels) for item, labels in meanings.items() if len(labels) > 1}
     assert not wrong, f"a key has the same label on all screens; choose another key, or that label: {wrong}"
 
 
@@ -108,17 +108,17 @@ WANTED = {
 @pytest.mark.parametrize("typed", WANTED)
 def test_the_palette_knows_the_words_of_the_field(typed: str) -> None:
     scores = {action.id: likeness(typed, action) for action in REGISTRY}
-    best = max(scores, key=lambda one: scores[one])
+    best = max(scores, key=lambda item: scores[item])
     assert best in WANTED[typed], best
     assert typed == "quit" or not scores["app.quit"]
 
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_help_tells_every_key_of_a_room_and_nothing_that_is_not_there(name: str) -> None:
-    told = {key for entry in entries(name) for key in keys_text(entry).split(" ")}
-    there = {key for action in of_room(name) for one in action.keys for key in shown(one).split(" ")}
-    assert told - there <= {"r", "y", "Y"}  # those of the panel of errors
-    assert there <= told
+    names = {key for entry in entries(name) for key in keys_text(entry).split(" ")}
+    there = {key for action in of_room(name) for item in action.keys for key in shown(item).split(" ")}
+    assert names - there <= {"r", "y", "Y"}  # those of the panel of errors
+    assert there <= names
     bound = {binding.key for binding in type(ROOMS[name]()).BINDINGS if not binding.priority}  # type: ignore[union-attr]
     assert bound == {key for action in of_room(name) for key in action.keys}
 

@@ -104,11 +104,11 @@ def terminal(recorded: Path) -> Iterator[Terminal]:
     kept = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "TORCHINDUCTOR_CACHE_DIR")
     homes = " ".join(f"{name}={os.environ[name]}" for name in kept)
     program = f"env -u COLUMNS -u LINES {homes} {sys.executable} -m graphdbg tui myrun"
-    made = Terminal(f"{program}; echo ended with $?; sleep 60", recorded)
+    result = Terminal(f"{program}; echo ended with $?; sleep 60", recorded)
     try:
-        yield made
+        yield result
     finally:
-        made.end()
+        result.end()
 
 
 @pytest.mark.slow

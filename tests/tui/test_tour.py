@@ -29,7 +29,7 @@ def test_its_run_is_small_and_has_no_path_of_the_machine_it_was_recorded_on() ->
             texts += [run.read(name) for name in run.namelist()]
     assert "small/events.jsonl" in names
     paths = rb"(?:/(?:root|home|Users|tmp|work)|<tmp>|<home>)/[\w./-]*"
-    assert not [found for text in texts for found in re.findall(paths, text)]
+    assert not [item for text in texts for item in re.findall(paths, text)]
 
 
 @pytest.mark.long

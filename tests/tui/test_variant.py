@@ -60,9 +60,9 @@ async def at_sin_1(app: Workbench) -> None:
 def test_a_change_is_a_case_that_is_judged_and_shown_beside(
     work: Path, editor: Callable[[str, str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = chain()
-    made.graph.nodes[2].target = "aten.cos.default"
-    write_graph_folder(work / "made", made)
+    result = chain()
+    result.graph.nodes[2].target = "aten.cos.default"
+    write_graph_folder(work / "made", result)
     programs = {"import": "import shutil, sys; shutil.copytree('made', sys.argv[5])", "triage": JUDGED}
 
     def command(words: list[str]) -> list[str]:
@@ -126,11 +126,11 @@ def test_without_an_editor_nothing_is_left(
     editor_is: str, work: Path, editor: Callable[[str, str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDITOR", editor_is)
-    told = {"": "neither VISUAL nor EDITOR", "false": "ended with exit code 1"}.get(editor_is, "cannot be started")
+    reported = {"": "neither VISUAL nor EDITOR", "false": "ended with exit code 1"}.get(editor_is, "cannot be started")
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "sin_2" in shown(app), "the nodes")
-        await key(app, "V", lambda: told in shown(app))
+        await key(app, "V", lambda: reported in shown(app))
         assert not list(work.glob("graphdbg-variant*")) and not app.drafts and not app.jobs
 
     play(story, ROOMS["graph"]())

@@ -42,10 +42,10 @@ def test_a_triage_of_the_run_marks_its_graphs_and_the_newest_word_holds(work: An
     job(["triage", "myrun", "--json-lines"], first, code=1)
     verdicts = Verdicts()
     assert verdicts.look(job_files.recent()) and not verdicts.look(job_files.recent())
-    found = verdicts.of("myrun/0_0/joint")
-    assert found is not None and found[:3] == ("wrong numbers", "result: relative error 2", True)
+    result = verdicts.of("myrun/0_0/joint")
+    assert result is not None and result[:3] == ("wrong numbers", "result: relative error 2", True)
     written = Path("myrun/run.json").stat()
-    os.utime("myrun/run.json", (written.st_atime, found.started + 60))  # recorded anew under the same name
+    os.utime("myrun/run.json", (written.st_atime, result.started + 60))  # recorded anew under the same name
     assert verdicts.of("myrun/0_0/joint") is None
     os.utime("myrun/run.json", (written.st_atime, written.st_mtime))
 
@@ -116,7 +116,7 @@ def test_what_a_shell_found_is_seen_at_once_in_home_and_graph(work: Path) -> Non
         await until(app, lambda: "✓ ok" in shown(app), "that the same question takes it back")
 
     play(at_home, HomeRoom(Here(run="myrun")), size=(120, 34))
-    (kept,) = [one for one in job_files.recent() if one.code == 1]
+    (kept,) = [item for item in job_files.recent() if item.code == 1]
     assert kept.record.words == ["bisect", GRAPH, "--rung", "inductor", "--json"] and kept.state == "ended"
     assert job_files.of_graph(GRAPH)["bisect"].code == 0 and Job.attach(kept.folder).wait(10)
 
@@ -124,8 +124,11 @@ def test_what_a_shell_found_is_seen_at_once_in_home_and_graph(work: Path) -> Non
         room = app.room
         assert isinstance(room, GraphRoom)
         await until(app, lambda: room.view is not None and room.marks.was_read and not room.marks.by_node, "the graph")
-        found = [{"node": "sin_1", "origin": True, "sentence": "a"}, {"node": "sin_0", "origin": True, "sentence": "b"}]
-        typed("check", GRAPH, verdict=wrong, findings=[*found, {"node": "x", "origin": False, "sentence": "c"}])
+        results = [
+            {"node": "sin_1", "origin": True, "sentence": "a"},
+            {"node": "sin_0", "origin": True, "sentence": "b"},
+        ]
+        typed("check", GRAPH, verdict=wrong, findings=[*results, {"node": "x", "origin": False, "sentence": "c"}])
         await until(app, lambda: len(room.marks.by_node) == 2 and "✗sin_1" in shown(app), "the marks")
         await key(app, "exclamation_mark", lambda: "✗ check: b" in room.status.right)
 
@@ -145,8 +148,8 @@ def test_a_command_that_asks_something_else_takes_nothing_back(work: Path) -> No
         time.sleep(0.002)
         typed(*words, GRAPH, verdict=verdict)
         verdicts.look(job_files.recent())
-        found = verdicts.of(GRAPH)
-        assert found is not None and said in found.word, (words, found)
+        result = verdicts.of(GRAPH)
+        assert result is not None and said in result.word, (words, result)
 
 
 def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(
@@ -156,7 +159,7 @@ def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(
     mine = job(["triage", "myrun", "--json-lines"])
     for number in range(5):
         typed("replay", GRAPH, "--seed", str(number))
-    assert [one.record.words[3] for one in job_files.recent() if one.folder != mine] == [
+    assert [item.record.words[3] for item in job_files.recent() if item.folder != mine] == [
         "4",
         "3",
         "2",
@@ -174,19 +177,19 @@ def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(
 def test_each_command_hands_over_what_the_workbench_reads(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "_keepers", [])
     for words in (["check", "myrun"], ["replay", GRAPH, "--rung", "eager"], ["triage", "--rungs", "eager,nop", GRAPH]):
-        answers.keep_by(lambda *told, words=words: job_files.keep(words, time.time(), *told))
+        answers.keep_by(lambda *messages, words=words: job_files.keep(words, time.time(), *messages))
         with pytest.raises(SystemExit):
             run(words)
-    told = {one.record.words[0]: (one.record.words[1:], one.code) for one in job_files.recent()}
-    assert told["check"] == (["myrun", "--json"], 0) and told["replay"] == (
+    messages = {item.record.words[0]: (item.record.words[1:], item.code) for item in job_files.recent()}
+    assert messages["check"] == (["myrun", "--json"], 0) and messages["replay"] == (
         [GRAPH, "--rung", "eager", "--json-lines"],
         0,
     )
-    assert told["triage"][0] == [GRAPH, "--rungs", "eager,nop", "--json-lines"]
+    assert messages["triage"][0] == [GRAPH, "--rungs", "eager,nop", "--json-lines"]
     verdicts, all_of = Verdicts(), job_files.recent()
     for name in ("check", "replay"):
         verdicts = Verdicts()
-        assert verdicts.look([one for one in all_of if one.record.words[0] == name])
+        assert verdicts.look([item for item in all_of if item.record.words[0] == name])
         assert verdicts.of(GRAPH) is not None and (verdicts.of("myrun/0_0/forward") is not None) == (name == "check")
     assert "triage" in job_files.of_graph(GRAPH) and nodes_of(GRAPH) is not None
 
@@ -195,7 +198,7 @@ def test_each_command_hands_over_what_the_workbench_reads(work: Path, monkeypatc
 def test_a_command_line_is_kept_once_wherever_it_was_started(work: Path) -> None:
     words = ["replay", GRAPH, "--rung", "eager"]
     plain = subprocess.run([sys.executable, "-m", "graphdbg", *words], capture_output=True, text=True, check=True)
-    assert [one.record.words for one in job_files.recent()] == [[*words, "--json-lines"]]
+    assert [item.record.words for item in job_files.recent()] == [[*words, "--json-lines"]]
     ours = Job([*words, "--json-lines"])
     assert ours.wait(120) and ours.code == 0 and len(job_files.recent()) == 2
     blocked = {**os.environ, "XDG_STATE_HOME": "/proc", "TMPDIR": str(work)}
@@ -203,5 +206,5 @@ def test_a_command_line_is_kept_once_wherever_it_was_started(work: Path) -> None
         [sys.executable, "-m", "graphdbg", *words], capture_output=True, text=True, check=True, env=blocked
     )
     seconds = "seconds"
-    told = [[line for line in one.stdout.splitlines() if not line.startswith(seconds)] for one in (plain, again)]
-    assert told[0] == told[1] and again.stderr == plain.stderr
+    messages = [[line for line in item.stdout.splitlines() if not line.startswith(seconds)] for item in (plain, again)]
+    assert messages[0] == messages[1] and again.stderr == plain.stderr

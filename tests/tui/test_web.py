@@ -25,12 +25,12 @@ TOKEN = "a-token"
 
 async def _served(story: Any) -> None:
     """Runs a story on a server whose pages run a program that ends when it is told anything."""
-    with listening(0) as found:
-        port = found.getsockname()[1]
+    with listening(0) as result:
+        port = result.getsockname()[1]
         server = Guarded(f"{sys.executable} -c 'import sys; sys.stdin.buffer.read(5)'", port, TOKEN)
         runner = web.AppRunner(await server._make_app())
         await runner.setup()
-        await web.SockSite(runner, found).start()
+        await web.SockSite(runner, result).start()
         try:
             async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as client:
                 await story(client, f"http://{HOST}:{port}")
@@ -105,11 +105,11 @@ def test_names_of_this_machine() -> None:
 
 
 def test_a_taken_port_is_told_with_a_free_one() -> None:
-    with listening(0) as found:
-        found.listen()
-        with pytest.raises(EnvironmentLackError, match="cannot serve on port") as told:
-            listening(found.getsockname()[1])
-    free = int(told.value.fix.rsplit(" ", 1)[1])
+    with listening(0) as result:
+        result.listen()
+        with pytest.raises(EnvironmentLackError, match="cannot serve on port") as reported:
+            listening(result.getsockname()[1])
+    free = int(reported.value.fix.rsplit(" ", 1)[1])
     with socket.socket() as again:
         again.bind((HOST, free))
 
@@ -121,8 +121,8 @@ def test_the_child_is_the_same_command_and_a_name_is_no_option_of_it() -> None:
 @pytest.fixture
 def address(work: Path) -> Iterator[str]:
     """A real `graphdbg tui --web myrun` and the address that it printed."""
-    with listening(0) as found:
-        port = found.getsockname()[1]
+    with listening(0) as result:
+        port = result.getsockname()[1]
     words = [sys.executable, "-m", "graphdbg", "tui", "--web", "--port", str(port), "myrun"]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert server.stdout is not None

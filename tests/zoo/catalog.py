@@ -43,15 +43,17 @@ class Program:
 @cache
 def programs() -> tuple[Program, ...]:
     """All programs, in order. Names are unique."""
-    made: list[Program] = []
+    built: list[Program] = []
     for model in _functions(MODELS / "compile_models.py", "model") + _functions(
         MODELS / "compile_models_more.py", "model"
     ):
-        every = [Program(f"bench_{model}_{one}", PROGRAMS / "bench_models.py", (model, one)) for one in VARIANTS]
-        made += [one for one in every if one.name not in NOT_HERE]
+        every = [
+            Program(f"bench_{model}_{variant}", PROGRAMS / "bench_models.py", (model, variant)) for variant in VARIANTS
+        ]
+        built += [item for item in every if item.name not in NOT_HERE]
     for name in re.findall(r"\w+", _table(MODELS / "healthy_models.py", r"for make in \((.*?)\)")):
         if f"healthy_{name}" not in NOT_HERE:
-            made.append(Program(f"healthy_{name}", PROGRAMS / "healthy.py", (name,)))
+            built.append(Program(f"healthy_{name}", PROGRAMS / "healthy.py", (name,)))
     rows = re.findall(r'^    Program\("(\w+)",(.*)\),?$', (MODELS / "capture_programs.py").read_text(), re.MULTILINE)
     for name, rest in rows:
         if (
@@ -60,24 +62,24 @@ def programs() -> tuple[Program, ...]:
             and not re.search(r"\bSAVED\b|_graph\"|BACKWARD|whole=False", rest)
         ):
             flags = ("--import", "tests.models.capture_hops") if "imports=OPS" in rest else ()
-            made.append(Program(f"matrix_{name}", PROGRAMS / "matrix.py", (name,), flags))
+            built.append(Program(f"matrix_{name}", PROGRAMS / "matrix.py", (name,), flags))
     for script in sorted(PROGRAMS.glob("*.py")):
         if script.stem not in ("bench_models", "healthy", "matrix"):
             named = ((f"{script.stem}_{name}", name) for name in _functions(script))
-            made += [Program(full, script, (name,), FLAGS.get(full, ())) for full, name in named]
-    assert len({one.name for one in made}) == len(made)
-    return tuple(made)
+            built += [Program(full, script, (name,), FLAGS.get(full, ())) for full, name in named]
+    assert len({item.name for item in built}) == len(built)
+    return tuple(built)
 
 
 def _functions(script: Path, decorator: str = "") -> list[str]:
     """Public functions of a script, or those with this decorator."""
-    every = [one for one in ast.parse(script.read_text()).body if isinstance(one, ast.FunctionDef)]
+    every = [item for item in ast.parse(script.read_text()).body if isinstance(item, ast.FunctionDef)]
     if decorator:
-        return [one.name for one in every if any(decorator in ast.unparse(mark) for mark in one.decorator_list)]
-    return [one.name for one in every if not one.name.startswith("_")]
+        return [item.name for item in every if any(decorator in ast.unparse(mark) for mark in item.decorator_list)]
+    return [item.name for item in every if not item.name.startswith("_")]
 
 
 def _table(path: Path, pattern: str) -> str:
-    found = re.search(pattern, path.read_text(), re.DOTALL)
-    assert found, path
-    return found[1]
+    match = re.search(pattern, path.read_text(), re.DOTALL)
+    assert match, path
+    return match[1]

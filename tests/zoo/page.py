@@ -18,16 +18,16 @@ MOST = {"fails": 0.0, "rounding": 2.0, "cannot_tell": 2.0, "nondeterministic": 0
 
 def percentages(rows: Sequence[Row]) -> dict[str, float]:
     """Verdict -> how many of a hundred verdicts are so."""
-    counts = Counter(one["verdict"] for row in rows for one in row["verdicts"])
+    counts = Counter(verdict["verdict"] for row in rows for verdict in row["verdicts"])
     every = sum(counts.values())
     return {word: 100 * count / every for word, count in counts.items()}
 
 
 def holds(rows: Sequence[Row]) -> bool:
     """Whether the healthy programs are said to be healthy."""
-    found = percentages(rows)
+    result = percentages(rows)
     return not any(row.get("error") for row in rows) and all(
-        found.get(word, 0.0) <= most for word, most in MOST.items()
+        result.get(word, 0.0) <= most for word, most in MOST.items()
     )
 
 
@@ -35,7 +35,7 @@ def page(rows: Sequence[Row], asked: int, torch: str) -> Iterator[str]:
     """Its lines."""
     judged = [row for row in rows if not row.get("left_out")]
     left_out = Counter(row["left_out"] for row in rows if row.get("left_out"))
-    counts = Counter(one["verdict"] for row in judged for one in row["verdicts"])
+    counts = Counter(verdict["verdict"] for row in judged for verdict in row["verdicts"])
     shares = percentages(judged)
     seconds = sum(row["seconds"] for row in judged)
     yield f"{len(judged)} of {asked} programs judged, torch {torch}: {'holds' if holds(rows) else 'DOES NOT HOLD'}"
@@ -49,12 +49,12 @@ def page(rows: Sequence[Row], asked: int, torch: str) -> Iterator[str]:
     times = ", ".join(f"{name} {taken:.0f}" for name, taken in commands.most_common())
     yield f"{seconds:.0f} s of work, {seconds / max(len(judged), 1):.1f} s a program ({times})"
     for word in ("fails", "cannot_tell", "nondeterministic", "rounding"):
-        bad = [(row, [one for one in row["verdicts"] if one["verdict"] == word]) for row in judged]
-        bad = [(row, found) for row, found in bad if found]
+        bad = [(row, [verdict for verdict in row["verdicts"] if verdict["verdict"] == word]) for row in judged]
+        bad = [(row, result) for row, result in bad if result]
         if bad:
             yield f"\n{word}: {len(bad)} programs"
-        for row, found in bad:
-            yield from _lines(row["program"], found)
+        for row, result in bad:
+            yield from _lines(row["program"], result)
     errors = [row for row in rows if row.get("error")]
     if errors:
         yield f"\nnot judged to the end: {len(errors)} programs"
@@ -62,13 +62,13 @@ def page(rows: Sequence[Row], asked: int, torch: str) -> Iterator[str]:
         yield f"  {row['program']}: {' '.join(row['error'].split())[-700:]}"
 
 
-def _lines(program: str, found: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _lines(program: str, sequence: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A line for each reason, with the graphs and commands that gave it."""
     reasons: dict[str, list[str]] = {}
-    for one in found:
-        kind = f"{one['kind']} ({one['fault']}): " if one.get("kind") else ""
-        reasons.setdefault(kind + " ".join((one["reason"] or "").split())[:300], []).append(
-            f"{one['by']} {one['graph']}"
+    for item in sequence:
+        kind = f"{item['kind']} ({item['fault']}): " if item.get("kind") else ""
+        reasons.setdefault(kind + " ".join((item["reason"] or "").split())[:300], []).append(
+            f"{item['by']} {item['graph']}"
         )
     for reason, graphs in reasons.items():
         more = f" and {len(graphs) - 3} more" if len(graphs) > 3 else ""

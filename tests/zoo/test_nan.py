@@ -43,8 +43,8 @@ def test_the_models_own(name: str, tmp_path: Path) -> None:
     text = OWN[name]
     assert text in said(tmp_path, "dump", "--when", "nan", "-o", "run", "--", str(PROGRAMS / f"{name}.py"))
     assert text in said(tmp_path, "ls", "run")
-    found = judged(tmp_path)
-    assert (found["verdict"], found["kind"], found["fault"]) == ("fails", "nan", "model")
+    judgement = judged(tmp_path)
+    assert (judgement["verdict"], judgement["kind"], judgement["fault"]) == ("fails", "nan", "model")
     for words in (["ls", "run"], ["replay", "run", "--values"], ["minify", "run", "-o", "small"]):
         assert text in said(tmp_path, *words)
     if name == "own":
@@ -57,8 +57,13 @@ def test_the_models_own(name: str, tmp_path: Path) -> None:
 def test_the_compiled_programs_alone(tmp_path: Path) -> None:
     dumped = said(tmp_path, "dump", "--when", "nan", "-o", "run", "--", str(PROGRAMS / "compiled.py"))
     assert "eager gives no NaN on the same inputs: only the compiled program does" in dumped
-    found = judged(tmp_path)
-    assert (found["verdict"], found["kind"], found["fault"], found["layer"]) == ("fails", "nan", "compiler", "inductor")
+    judgement = judged(tmp_path)
+    assert (judgement["verdict"], judgement["kind"], judgement["fault"], judgement["layer"]) == (
+        "fails",
+        "nan",
+        "compiler",
+        "inductor",
+    )
     text = "grad of gain: 64 of 64 elements are nan where eager's are finite"
     for words in (["ls", "run"], ["replay", "run", "--values"], ["minify", "run", "-o", "small"]):
         assert text in said(tmp_path, *words)

@@ -94,9 +94,9 @@ def _write(path: Path, text: str) -> None:
 
 def _each(change: Callable[[str], str], only: str = "") -> Callable[[Path], None]:
     def damage(run: Path) -> None:
-        found = [path for path in _graphs(run) if only in str(path)]
-        assert found
-        for path in found:
+        results = [path for path in _graphs(run) if only in str(path)]
+        assert results
+        for path in results:
             _write(path, change(_text(path)))
 
     return damage

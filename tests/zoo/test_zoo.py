@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_there_are_150_programs_and_each_has_its_script() -> None:
     assert len(programs()) >= 150
-    assert all(one.script.is_file() for one in programs())
+    assert all(program.script.is_file() for program in programs())
 
 
 def test_one_fails_or_an_error_breaks_the_page_and_one_rounding_of_a_hundred_does_not() -> None:

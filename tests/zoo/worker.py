@@ -52,7 +52,7 @@ def judged(program: Program, run: Path, inputs: str) -> dict[str, Any]:
         flags = list(program.flags)
         for graph in said(row, "triage", str(run), *flags).get("graphs", []):
             add(row, "triage", graph)
-        widest = max(graphs, key=lambda one: one["nodes"])["id"]
+        widest = max(graphs, key=lambda item: item["nodes"])["id"]
         add(row, "replay", said(row, "replay", f"{run}/{widest}", *flags))
         for graph in said(row, "check", str(run), *flags).get("graphs", []):
             add(row, "check", graph)
@@ -116,7 +116,7 @@ def main(out: Path, inputs: str, keep: bool) -> None:
     """Judges what stdin names."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    known = {one.name: one for one in programs()}
+    known = {program.name: program for program in programs()}
     with lending(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])):
         for name in map(str.strip, sys.stdin):
             with place(out, known[name], keep) as run:

@@ -111,7 +111,7 @@ def environment() -> dict[str, str]:
 def run(chosen: Sequence[Program], out: Path, jobs: int, words: Sequence[str], max_time_s: float) -> None:
     """Judges the programs that have no result yet, `jobs` at a time, and starts none when the time is over."""
     waiting: queue.SimpleQueue[Program] = queue.SimpleQueue()
-    todo = [one for one in chosen if not (out / f"{one.name}.json").exists()]
+    todo = [item for item in chosen if not (out / f"{item.name}.json").exists()]
     for program in todo:
         waiting.put(program)
     until = time.monotonic() + max_time_s
@@ -144,7 +144,7 @@ def read(out: Path, program: Program) -> dict[str, Any]:
 
 def brief(row: dict[str, Any]) -> str:
     """A result in a line."""
-    words = [one["verdict"] for one in row["verdicts"]]
+    words = [verdict["verdict"] for verdict in row["verdicts"]]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     left_out = f"left out, {row['left_out']}" if row.get("left_out") else ""
     return f"{left_out or row.get('error') or counts} in {row['seconds']:.0f} s"
@@ -152,7 +152,7 @@ def brief(row: dict[str, Any]) -> str:
 
 def found(out: Path, chosen: Sequence[Program]) -> Iterator[dict[str, Any]]:
     """The results that there are."""
-    return (read(out, one) for one in chosen if (out / f"{one.name}.json").exists())
+    return (read(out, item) for item in chosen if (out / f"{item.name}.json").exists())
 
 
 def sample(every: Sequence[Program], count: int, seed: int) -> list[Program]:
@@ -175,18 +175,18 @@ def main() -> None:
     options.add_argument("--inputs", default="index", help="what dump keeps of the inputs (its own default)")
     options.add_argument("--keep", action="store_true", help="keep the runs, in OUT/runs")
     given = options.parse_args()
-    chosen = [one for one in programs() if re.search(given.only, one.name)]
+    chosen = [program for program in programs() if re.search(given.only, program.name)]
     if given.sample:
         chosen = sample(chosen, given.sample, given.seed)
     if given.list:
-        for one in chosen:
-            print(f"{one.name:44} {one.script.name} {' '.join(one.words)}")
+        for item in chosen:
+            print(f"{item.name:44} {item.script.name} {' '.join(item.words)}")
         return
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if given.anew:
-        for one in chosen:
-            (out / f"{one.name}.json").unlink(missing_ok=True)
+        for item in chosen:
+            (out / f"{item.name}.json").unlink(missing_ok=True)
     if not given.page:
         run(chosen, out, given.jobs, [f"--inputs={given.inputs}", *(["--keep"] if given.keep else [])], given.max_time)
     rows = list(found(out, chosen))

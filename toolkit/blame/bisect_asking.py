@@ -192,7 +192,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     case = dataclasses.replace(case, spec=msgspec.structs.replace(case.spec, config=config))
     inner = Uncompiled(rung(trial.rung), trial.uncompiled) if trial.uncompiled else rung(trial.rung)
     with tempfile.TemporaryDirectory() as folder:
-        asked = _Asked(trial, report)
+        asked = _TrialSwitch(trial, report)
         with switching.asking(asked, folder):
             counted, shared = _Counted(inner, asked.begin), Path(payload["shared"])
             outcome = judge(case, counted, payload["check"], seed=payload["seed"], shared=shared)
@@ -214,7 +214,7 @@ class _Counted(Around):
         return self.inner.build(gm, fake_inputs, spec)
 
 
-class _Asked:
+class _TrialSwitch:
     """Decides by the trial whether an application is switched off, and reports each application once."""
 
     def __init__(self, trial: Trial, report: Callable[[Application], object]) -> None:

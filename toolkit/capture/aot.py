@@ -370,7 +370,7 @@ def joint_graph(
         return _capture(f, args, kwargs, decompositions, keep_mutations=False, joint=True, dynamic=dynamic)
 
 
-class _Function(torch.nn.Module):
+class _FunctionModule(torch.nn.Module):
     """A module that calls a plain function."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
@@ -391,7 +391,7 @@ def _capture(
     joint: bool,
     dynamic: bool,
 ) -> Captured:
-    module = f if isinstance(f, torch.nn.Module) else _Function(f)
+    module = f if isinstance(f, torch.nn.Module) else _FunctionModule(f)
     own = tuple(args), dict(kwargs or {})
     given, named = _with_symbols(own) if dynamic else own
     with Assigned(module) as assigned, contextlib.ExitStack() as stack:

@@ -48,10 +48,10 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     full = saved.record.stage in FULL_STAGES
     with _reporting_lines(source, text):
         tree = syntax.parsed(text)
-        tracer = _Tracer(source, tree, full)
+        tracer = _EditedTracer(source, tree, full)
         # the program looks for stored tensors beside its `__file__`
         names = {"__name__": "graph", "__file__": str(saved.program_path), CALL: tracer.call}
-        exec(compile(_Calls().visit(tree), str(source), "exec"), names)
+        exec(compile(_CallNodes().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
             raise NoGraphError("the file has no class Graph", "its forward would be the graph")
         module = tracer.module(names["Graph"]())
@@ -85,7 +85,7 @@ def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
     return len(left)
 
 
-class _Calls(ast.NodeTransformer):
+class _CallNodes(ast.NodeTransformer):
     """Makes a node of every call of a torch function in `forward`: fx by itself records only calls with a traced
     argument."""
 
@@ -107,7 +107,7 @@ class _Calls(ast.NodeTransformer):
         return node
 
 
-class _Tracer(fx.Tracer):
+class _EditedTracer(fx.Tracer):
     """Keeps the line of each node, and gives it the name of the variable which that line sets."""
 
     def __init__(self, source: Path, tree: ast.Module, full: bool) -> None:
@@ -130,7 +130,7 @@ class _Tracer(fx.Tracer):
         """Traces the module, after the graphs that it holds for higher-order operators."""
         for name, child in root.named_children():
             if not self.is_leaf_module(child, name) and not isinstance(child, fx.GraphModule):
-                self.active = _Tracer(self.source, self.tree, self.full)
+                self.active = _EditedTracer(self.source, self.tree, self.full)
                 setattr(root, name, self.active.module(child))
                 self.active = self
         traced = fx.GraphModule(root, self.trace(root))

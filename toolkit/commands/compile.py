@@ -15,7 +15,7 @@ from ...dumps.store import resolve_graph
 from .options import device_option, import_option, limit_option, trust_option
 
 
-class _Help(click.Command):
+class _StagesHelp(click.Command):
     """Ends the help with the stages, which are read where they are listed."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -26,7 +26,7 @@ class _Help(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-@click.command(cls=_Help)
+@click.command(cls=_StagesHelp)
 @click.argument("graph", metavar="RUN/ID")
 @click.option("--until", metavar="STAGE", help="Stop after this stage.")
 @click.option(

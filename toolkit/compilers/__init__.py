@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .ts_compile import default_decompositions, memory_efficient_fusion, nnc_jit, simple_ts_compile, ts_compile
 
 
-class _Compilers(ModuleType):
+class _CompilersModule(ModuleType):
     """Importing a submodule binds its name here; where the compiler has the same name, the name stays the
     compiler's."""
 
@@ -68,7 +68,7 @@ class _Compilers(ModuleType):
         super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Compilers
+sys.modules[__name__].__class__ = _CompilersModule
 
 
 __getattr__ = late(__name__, {name: _HOME.get(name, name) for name in __all__})

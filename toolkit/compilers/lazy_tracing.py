@@ -222,7 +222,7 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
 
     def run(seen: Sequence[Any]) -> Any:
         held = dict(zip(attributes, seen[len(inps) :], strict=True))
-        return _Tracer(gm, held, fallbacks).run(*seen[: len(inps)])
+        return _FallbackInterpreter(gm, held, fallbacks).run(*seen[: len(inps)])
 
     with t.modes_off(), torch.inference_mode(False), torch.no_grad():
         lazies, seen = zip(*(_lazy(value) for value in given), strict=True) if given else ((), ())
@@ -265,7 +265,7 @@ def _memory(fake: Any) -> tuple[Any, int]:
     return (fake.shape, fake.stride(), fake.storage_offset(), storage_size(fake)), fake._version
 
 
-class _Tracer(fx.Interpreter):
+class _FallbackInterpreter(fx.Interpreter):
     """An interpreter that notes which node fell back; submodules that are graphs are run the same way.
 
     `attributes`: path -> what stands for it; `prefix`: the path of this graph.
@@ -308,6 +308,6 @@ class _Tracer(fx.Interpreter):
         module = attribute(self.module, str(target))
         path = f"{self.prefix}{target}."
         if isinstance(module, fx.GraphModule):
-            return _Tracer(module, self.attributes, self.fallbacks, path).run(*args, **kwargs)
+            return _FallbackInterpreter(module, self.attributes, self.fallbacks, path).run(*args, **kwargs)
         held = {name[len(path) :]: value for name, value in self.attributes.items() if name.startswith(path)}
         return torch.func.functional_call(module, held, args, kwargs)

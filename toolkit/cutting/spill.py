@@ -90,7 +90,7 @@ def load_values(folder: Path, mode: Any = None) -> Values:
     )
 
 
-class _Index(msgspec.Struct, gc=False):
+class _SpillIndex(msgspec.Struct, gc=False):
     inputs: list[Any]
     trees: list[tuple[str, int, msgspec.Raw]]
     produced: dict[str, int]
@@ -101,7 +101,7 @@ class _Index(msgspec.Struct, gc=False):
     random: list[str]
 
 
-_INDEX = msgspec.json.Decoder(_Index)
+_INDEX = msgspec.json.Decoder(_SpillIndex)
 
 
 class _Trees(dict[tuple[str, int], Any]):

@@ -212,7 +212,7 @@ def build(
     training joint graph, which the partitioner reads by names: inputs that stand for values which depend on tangents
     are named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
     """
-    return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
+    return _SubgraphBuilder(gm, atoms, values, keep, bypass, joint).build(returned)
 
 
 def until(gm: fx.GraphModule, name: str) -> fx.GraphModule:
@@ -238,7 +238,7 @@ def depends_on_tangents(graph: fx.Graph) -> set[str]:
     return dependent
 
 
-class _Builder:
+class _SubgraphBuilder:
     def __init__(
         self,
         gm: fx.GraphModule,

@@ -124,7 +124,7 @@ def _written(payload: Mapping[str, Any]) -> list[str]:
 class Pending(PendingTask):
     """A query in progress on one server process."""
 
-    def __init__(self, query: Query, process: _Process) -> None:
+    def __init__(self, query: Query, process: _ServerProcess) -> None:
         self.query, self._process = query, process
         self._last: msgspec.Raw | None = None
         self._coming: SimpleQueue[msgspec.Raw | None] = SimpleQueue()
@@ -166,7 +166,7 @@ Joined = tuple[socket.socket, "subprocess.Popen[bytes]"]
 """The connection to a process that serves, and that process."""
 
 
-class _Process:
+class _ServerProcess:
     """One server process: its socket, its temporary folder, the unanswered queries."""
 
     def __init__(self, settings: dict[str, Any], cache_dir: Path | None, joined: Joined | None = None) -> None:
@@ -335,7 +335,7 @@ class ForkServer:
         """A second server, behind a wall, for queries that are not trusted."""
         self._handed: Path | None = None
         self._lock = threading.Lock()
-        self._process: _Process | None = None
+        self._process: _ServerProcess | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._last_id = 0
         self._closed = False
@@ -383,7 +383,7 @@ class ForkServer:
         """This server, the one that this process uses."""
         return self
 
-    def start(self) -> _Process:
+    def start(self) -> _ServerProcess:
         """Starts the server if need be, without waiting until it is warm."""
         with self._lock:
             return self._started()
@@ -397,7 +397,7 @@ class ForkServer:
         process = self._ready()
         return process.built_of, process.open
 
-    def _ready(self) -> _Process:
+    def _ready(self) -> _ServerProcess:
         process = self.start()
         process.ready.wait()
         return process
@@ -460,12 +460,12 @@ class ForkServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _started(self) -> _Process:
+    def _started(self) -> _ServerProcess:
         known = self._process
         if known is not None and (known.owner != os.getpid() or known.lost or known.process.poll() is not None):
             self._stop()
         if self._process is None:
-            self._process = _Process(self._settings, self._cache_dir, self._joined)
+            self._process = _ServerProcess(self._settings, self._cache_dir, self._joined)
             self._finalizer = weakref.finalize(self, self._process.close)
         return self._process
 

@@ -40,7 +40,7 @@ class WrongValue(NamedTuple):
     text: str
 
 
-class _Seen(NamedTuple):
+class _NodeValues(NamedTuple):
     truth: torch.Tensor | None
     eager: torch.Tensor
     length: int
@@ -55,14 +55,14 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
     """
     nodes = {node.name: node for node in gm.graph.nodes}
     eager = _eager(gm, inputs, got, seed)
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, _NodeValues] = {}
 
     def judge(name: str, truth: Any) -> None:
         length, known = reduction_length(nodes[name]), None if truth is None else [truth]
         difference = compare(known, [eager[name]], [got[name]], check=("metadata", *CHECK), lengths=[length])
         if difference is not None:
             departure = WrongValue(name, difference.kind, difference.size, difference.text)
-            seen[name] = _Seen(truth, eager[name], length, departure)
+            seen[name] = _NodeValues(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:
         if node.name not in eager:
@@ -97,7 +97,7 @@ def _eager(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], se
 
 
 def _drop_explained(
-    gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _Seen], seed: int
+    gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _NodeValues], seed: int
 ) -> None:
     """Removes from `seen` the values that perturbed float64 runs miss by as much as the compiled value does."""
     eps = eps_of_nodes(gm, inputs)

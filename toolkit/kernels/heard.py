@@ -51,7 +51,7 @@ class Cost(NamedTuple):
     estimated: bool
 
 
-class _Sizes:
+class _SizeNumbers:
     """Converts sizes to numbers; remembers whether a symbol's hint was used."""
 
     def __init__(self) -> None:
@@ -84,12 +84,12 @@ class _Sizes:
 
 def cost(nodes: Sequence[Any], origins: Sequence[Any]) -> Cost:
     """The cost of a kernel of these scheduler nodes. `origins`: the FX nodes behind a library call."""
-    sizes = _Sizes()
+    sizes = _SizeNumbers()
     read, written = _moved(nodes, sizes)
     return Cost(read, written, _computed(nodes, origins, sizes), sizes.estimated)
 
 
-def _moved(nodes: Sequence[Any], sizes: _Sizes) -> tuple[int | None, int | None]:
+def _moved(nodes: Sequence[Any], sizes: _SizeNumbers) -> tuple[int | None, int | None]:
     if not nodes:
         return None, None
     inside = set(nodes)
@@ -121,13 +121,13 @@ def _used_outside(buffer: Any, inside: set[Any]) -> bool:
     return not users or any(user not in inside for user in users)
 
 
-def _all_known(name: str, sizes: _Sizes) -> bool:
+def _all_known(name: str, sizes: _SizeNumbers) -> bool:
     buffer = t.V.graph.name_to_buffer.get(name) or t.V.graph.graph_inputs.get(name)
     size = getattr(getattr(buffer, "layout", None), "size", None)
     return size is None or sizes.known(size)
 
 
-def _computed(nodes: Sequence[Any], origins: Sequence[Any], sizes: _Sizes) -> int | None:
+def _computed(nodes: Sequence[Any], origins: Sequence[Any], sizes: _SizeNumbers) -> int | None:
     total = 0
     loops = [node for node in nodes if getattr(node, "_body", None) is not None]
     for node in loops:
@@ -150,7 +150,7 @@ def _operations(body: Any) -> int:
     return len(computing) + (_WELFORD - 1) * welford
 
 
-def _of_library(origins: Sequence[Any], sizes: _Sizes) -> int | None:
+def _of_library(origins: Sequence[Any], sizes: _SizeNumbers) -> int | None:
     """The operations of a library call, by the shapes of its node: the last origin with a formula; earlier ones are its
     inputs."""
     counted = [(node, formula) for node in origins if (formula := _formula(str(node.target))) is not None]
@@ -173,7 +173,7 @@ def _inputs(node: Any) -> list[Any]:
     return values
 
 
-def _shapes(values: Iterable[Any], sizes: _Sizes) -> list[list[int]] | None:
+def _shapes(values: Iterable[Any], sizes: _SizeNumbers) -> list[list[int]] | None:
     shapes: list[list[int]] = []
     for value in values:
         for tensor in value if isinstance(value, (tuple, list)) else (value,):

@@ -220,7 +220,7 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
     """
     if record.stage != "backward" or not _any_relaid(gm, record):
         return []
-    traced = _Traced(gm)
+    traced = _FakeRun(gm)
     given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     try:
         # composite ops keep symbolic sizes, and this mode has the symbols of the tracing
@@ -253,7 +253,7 @@ def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
             node.target = _RESHAPE
 
 
-class _Traced(fx.Interpreter):
+class _FakeRun(fx.Interpreter):
     """Runs a graph on fake values and keeps each node's value; a view that is impossible with the strides runs as a
     reshape."""
 

@@ -32,7 +32,7 @@ from ..torch_private.unseen import passed_over, unseen
 Action = Callable[[], object]
 
 
-class _Steps:
+class _StepCounter:
     def __init__(self) -> None:
         self.count = 0
         self.marked = 0  # by compiled steps since the last call of `count`
@@ -47,7 +47,7 @@ class _Steps:
             function()
 
 
-_steps = _Steps()
+_steps = _StepCounter()
 
 
 class _Hook(str):

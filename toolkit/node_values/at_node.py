@@ -65,7 +65,7 @@ def node_values(
     with ExitStack() as stack:
         used = stack.enter_context(opened(server, warmth(rung), VALUES_TASK))
         work = stack.enter_context(temporary.folder("graphdbg-values-"))
-        yield from _Reading(saved, used, work, rung, how, batch_bytes).events()
+        yield from _GraphReading(saved, used, work, rung, how, batch_bytes).events()
 
 
 def partitioned(saved: SavedGraph, rung: str) -> str:
@@ -77,7 +77,7 @@ def partitioned(saved: SavedGraph, rung: str) -> str:
     return ""
 
 
-class _Reading:
+class _GraphReading:
     """The reading of one graph's values under one rung, in progress."""
 
     def __init__(

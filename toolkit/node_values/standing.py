@@ -325,7 +325,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  whatever eager raises is the reason for no values
         return {"refused": f"eager itself fails: {raised_line(error, 1000)}"}
     node = next(candidate for candidate in case.gm.graph.nodes if candidate.name == name)
-    seen = _Seen(case, eager)
+    seen = _EagerValues(case, eager)
     names = [*dict.fromkeys(argument.name for argument in node.all_input_nodes), name]
     tapped = [near_name for near_name in tappable(case.gm, eager) if near_name in names]
     got = _compiled(case, rung, tapped, seed) if rung != "eager" else None
@@ -364,7 +364,7 @@ def _compiled(case: Live, rung: str, names: list[str], seed: int) -> dict[str, t
     return tapped.got
 
 
-class _Seen(Mapping[str, Any]):
+class _EagerValues(Mapping[str, Any]):
     """Eager's values by node name, loaded on access."""
 
     def __init__(self, case: Live, eager: Values) -> None:
@@ -431,7 +431,7 @@ def _number(value: Any) -> Any:
     return value if finite else str(value)
 
 
-def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, torch.Tensor]) -> None:
+def _prompt(payload: Mapping[str, Any], near: Live, seen: _EagerValues, got: dict[str, torch.Tensor]) -> None:
     """Opens a Python prompt at the terminal, with the node's values under short names. Changes made there have no
     effect."""
     name = payload["node"]

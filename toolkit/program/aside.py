@@ -199,7 +199,7 @@ def in_backward() -> bool:
     return t.look_up("current_graph_task_id")() != -1
 
 
-class _Here:
+class _ThreadOutput:
     """A stream that captures what one thread writes, and passes the writes of other threads on."""
 
     def __init__(self, stream: Any, heard: io.StringIO) -> None:
@@ -219,7 +219,7 @@ def quiet() -> Iterator[io.StringIO]:
     heard, thread, handle = io.StringIO(), threading.get_ident(), logging.Logger.handle
     ours = lambda logger, record: None if threading.get_ident() == thread else handle(logger, record)  # noqa: E731
     unheard: Any = ("ignore", None, Warning, None, 0)
-    streams = [(sys, name, _Here(getattr(sys, name), heard)) for name in ("stdout", "stderr")]
+    streams = [(sys, name, _ThreadOutput(getattr(sys, name), heard)) for name in ("stdout", "stderr")]
     warnings.filters.insert(0, unheard)  # type: ignore[attr-defined]  # in place: catch_warnings would make torch's warn again
     try:
         with all_replaced([*streams, (logging.Logger, "handle", ours)]):

@@ -63,14 +63,14 @@ class CudnnDropout(NamedTuple):
         self._held().copy_(state)
 
     def _held(self) -> torch.Tensor:
-        with torch.no_grad(), torch.autocast("cuda", enabled=False), _Seen() as seen:
+        with torch.no_grad(), torch.autocast("cuda", enabled=False), _RnnStates() as seen:
             flat, single = torch.ones(16, device=self.device), torch.ones(1, 1, 1, device=self.device)
             weights = [flat[:4].view(4, 1), flat[4:8].view(4, 1), flat[8:12], flat[12:]]  # one buffer, or torch warns
             torch.lstm(single, (single, single), weights, True, 1, 0.5, True, False, False)
         return seen.state
 
 
-class _Seen(t.TorchDispatchMode):
+class _RnnStates(t.TorchDispatchMode):
     state = torch.empty(0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -108,7 +108,7 @@ def triage_program(
     }
     scheduled = _scheduled(first, last, calls)
     report(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
-    program = _Program(words, folder, limit_s, report, began + whole_s - 2 * kept_s, kept_s)
+    program = _SupervisedProgram(words, folder, limit_s, report, began + whole_s - 2 * kept_s, kept_s)
     program.run(options, quiet)
     left = program.read()
     triaged = concluded(left, folder, program.graphs, list(command), program.code, program.hung, program.late)
@@ -146,7 +146,7 @@ def _scheduled(first: int, last: int, calls: str | None) -> str:
     return f"{span} of each function" + ("" if calls else ", and each that recompiles")
 
 
-class _Program:
+class _SupervisedProgram:
     """The running program, with the state of its supervision."""
 
     def __init__(

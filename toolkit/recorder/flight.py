@@ -259,7 +259,7 @@ class Flight:
         self.open.clear()
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """State of one thread: its flights, the depth inside each recursive pass, and the stage in which the current
     failure began."""
 
@@ -272,7 +272,7 @@ class _Here(threading.local):
         self.aot: list[Graph | None] = []
 
 
-here = _Here()
+here = _ThreadState()
 
 _names: dict[int, tuple[str, str | None]] = {}
 """Inductor's graph_id -> the forward's compile name and compile id: a backward compiled later without a compile id uses

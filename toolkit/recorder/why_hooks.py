@@ -166,14 +166,14 @@ class _Journaled:
         self.skips: set[tuple[str, ...]] = set()
 
 
-class _Here(threading.local):
+class _FrameState(threading.local):
     code: CodeType | None = None
     wrapped: str | None = None
     compiler: int = 0
     part: int = 0
 
 
-_here = _Here()
+_here = _FrameState()
 
 _journaled: WeakKeyDictionary[ProcessWriter, _Journaled] = WeakKeyDictionary()
 

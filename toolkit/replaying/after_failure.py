@@ -161,7 +161,7 @@ def follow(
     if not ranked:
         say(f"graphdbg: no recorded graph failed, so there is nothing to {' or '.join(wanted)}")
         return
-    with _Steps(run, limit_s, imports).begun() as work:
+    with _FollowUps(run, limit_s, imports).begun() as work:
         for number, row in enumerate(ranked[:_MOST_TRIED], 1):
             more = f" ({number} of {counted(len(ranked), 'suspect')})" if len(ranked) > 1 else ""
             say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
@@ -171,7 +171,7 @@ def follow(
             say(line)
 
 
-class _Steps:
+class _FollowUps:
     """The steps after one recording, with one deadline for all of them."""
 
     def __init__(self, run: Path, limit_s: float, imports: Sequence[str] = ()) -> None:
@@ -193,7 +193,7 @@ class _Steps:
         return self.stopped or self.left_s() < 1.0
 
     @contextmanager
-    def begun(self) -> Iterator[_Steps]:
+    def begun(self) -> Iterator[_FollowUps]:
         """Handles signals during the block: Ctrl-C reaches the child from the terminal; a stop signal to this process
         is passed on as Ctrl-C."""
 

@@ -25,12 +25,12 @@ Function = Callable[..., Any]
 _OUTSIDE = object()
 
 
-class _Here(threading.local):
+class _CallbackState(threading.local):
     callback: Any = _OUTSIDE
     """Dynamo's callback on this thread when the recorder's code was entered; `_OUTSIDE` elsewhere."""
 
 
-_here = _Here()
+_here = _CallbackState()
 _set: Function | None = None
 
 

@@ -159,7 +159,7 @@ def triage_run(
     """
     with opened(server) as used:
         how = How(seed, device, limit_s, imports, own_nan, measured)
-        work = _Work(run, used, how, max_time_s, report, heard, rungs)
+        work = _TriageInProgress(run, used, how, max_time_s, report, heard, rungs)
         interrupted = False
         try:
             work.screen()
@@ -190,7 +190,7 @@ def worst_graph(
     which all graphs are judged.
     """
     with opened(None) as used:
-        work = _Work(run, used, how, max_time_s, report, rung=rung)
+        work = _TriageInProgress(run, used, how, max_time_s, report, rung=rung)
         work.screen()
         if amount is not None:
             row = max(work.rows, key=amount, default=None)
@@ -204,7 +204,7 @@ def worst_graph(
         return row.verdict, graph
 
 
-class _Work:
+class _TriageInProgress:
     """One triage of a run in progress, with its clock."""
 
     def __init__(

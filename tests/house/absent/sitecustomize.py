@@ -27,7 +27,11 @@ class Present(PathFinder):
     @staticmethod
     def find_distributions(*args: Any, **named: Any) -> Iterable[Distribution]:
         """Without those that are absent."""
-        return (one for one in PathFinder.find_distributions(*args, **named) if one.metadata["Name"] not in ABSENT)
+        return (
+            distribution
+            for distribution in PathFinder.find_distributions(*args, **named)
+            if distribution.metadata["Name"] not in ABSENT
+        )
 
 
 if ABSENT - {""}:

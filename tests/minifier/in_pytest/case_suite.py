@@ -51,10 +51,10 @@ def main(out: Path, common: Path, *cases: Path) -> None:
             rows.append(row := one(out / case.stem, common.resolve().parent, case.resolve()))
             with file.open("a") as rest:
                 rest.write(json.dumps(row) + "\n")
-            found = (
+            result = (
                 f"{row['seconds']} s, by {row['by'] or 'nothing'}, again {row['again']}" if row["fails"] else "passes"
             )
-            print(f"{case.stem:36s} {found}", flush=True)
+            print(f"{case.stem:36s} {result}", flush=True)
     failing = [row for row in rows if row["fails"]]
     without = [row["case"] for row in failing if not row["by"] or row["seconds"] > LIMIT_S]
     print(

@@ -106,11 +106,11 @@ def test_counts_are_written_held_and_told_also_by_workers(tmp_path: Path) -> Non
     done = run(tmp_path, *words, "--graphdbg-update")
     assert "counts.json is written: 3 tests; 3 new, 0 changed" in done.stdout, done.stdout
     written = file.read_text()
-    one = {"breaks": 0, "recompiles": 0, "graphs": 1, "nodes": 4, "kernels": 0}
+    entry = {"breaks": 0, "recompiles": 0, "graphs": 1, "nodes": 4, "kernels": 0}
     assert json.loads(written) == {
-        "test_suite.py::test_again": one | {"recompiles": 1},
-        "test_suite.py::test_asserts": one,
-        "test_suite.py::test_first": one,
+        "test_suite.py::test_again": entry | {"recompiles": 1},
+        "test_suite.py::test_asserts": entry,
+        "test_suite.py::test_first": entry,
     }
     same = run(tmp_path, *words, "-n", "2")
     assert "1 failed, 4 passed" in same.stdout and "graphdbg baseline" not in same.stdout, same.stdout
@@ -122,7 +122,7 @@ def test_counts_are_written_held_and_told_also_by_workers(tmp_path: Path) -> Non
     assert 'test_suite.py:7: print("here"): ' in worse.stdout
     assert "pytest --graphdbg-baseline counts.json --graphdbg-update test_suite.py::test_first" in worse.stdout
     assert file.read_text() == written
-    file.write_text(json.dumps({"test_suite.py::test_first": one | {"nodes": 9}, "test_other.py::test_x": one}))
+    file.write_text(json.dumps({"test_suite.py::test_first": entry | {"nodes": 9}, "test_other.py::test_x": entry}))
     better = run(tmp_path, *words, "-k", "first or asserts").stdout
     assert (
         "1 test better than counts.json says; to write it down: pytest --graphdbg-baseline counts.json --graph"
@@ -130,7 +130,7 @@ def test_counts_are_written_held_and_told_also_by_workers(tmp_path: Path) -> Non
     )
     assert "test_suite.py::test_first: nodes 9 -> 4" in better and "1 test not in counts.json" in better
     run(tmp_path, *words, "--graphdbg-update", "-k", "first")
-    assert json.loads(file.read_text()) == {"test_suite.py::test_first": one, "test_other.py::test_x": one}
+    assert json.loads(file.read_text()) == {"test_suite.py::test_first": entry, "test_other.py::test_x": entry}
     nothing = run(tmp_path, *words, suite=SUITE.replace("compiled(torch.ones(3))", "pass"))
     assert "test_first compiled nothing; counts.json says" in nothing.stdout
     command = [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--", "-m", "pytest", *words, "test_suite.py"]

@@ -32,13 +32,17 @@ def blocks(language: str) -> list[str]:
 
 def taken(step: dict[str, Any], folder: Path, **given: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
     """A step of the Action with these inputs, as a runner takes it; and what it put out."""
-    inputs = {name: one["default"] for name, one in action()["inputs"].items()} | given
+    inputs = {name: item["default"] for name, item in action()["inputs"].items()} | given
     asked = {name: re.fullmatch(r"\$\{\{ inputs\.(\S+) \}\}", text) for name, text in step["env"].items()}
-    environment = {name: inputs[found[1]] for name, found in asked.items() if found}
-    output, told = folder / "github-output", folder / "github-summary"
-    files = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(told), "GITHUB_ACTION_PATH": str(ACTION.parent)}
+    environment = {name: inputs[result[1]] for name, result in asked.items() if result}
+    output, reported = folder / "github-output", folder / "github-summary"
+    files = {
+        "GITHUB_OUTPUT": str(output),
+        "GITHUB_STEP_SUMMARY": str(reported),
+        "GITHUB_ACTION_PATH": str(ACTION.parent),
+    }
     output.write_text("")
-    told.write_text("before\n")
+    reported.write_text("before\n")
     program = folder / "step.sh"
     program.write_text(step["run"])
     done = subprocess.run(
@@ -85,15 +89,15 @@ def test_of_a_red_job_pack_page_repro_and_issue_are_kept_and_told(tmp_path: Path
     }
     assert zipfile.ZipFile(out / "test_a-test_b" / "run.zip").testzip() is None
     assert (out / "test_a-test_b" / "page.html").read_text().startswith("<!doctype html>")
-    told = (tmp_path / "github-summary").read_text()
-    assert told == "before\n" + (out / "summary.md").read_text()
+    text = (tmp_path / "github-summary").read_text()
+    assert text == "before\n" + (out / "summary.md").read_text()
     for said in (
         "    test_a-test_b: fails\n",
         "`python test_a-test_b/repro.py`",
         "The issue of test_a-test_b.",
         "repro.safetensors, values of tensors, which was left out",
     ):
-        assert said in told
+        assert said in text
     assert upload["if"] == "steps.collect.outputs.found != '0'"
     assert upload["with"]["path"] == "${{ steps.collect.outputs.folder }}"
 
@@ -109,8 +113,8 @@ def look_at_a_red_run(folder: Path) -> None:
     both = {f"{test}/{name}" for test in tests for name in ("run.zip", "page.html")}
     wrong = {f"test_suite-test_wrong/{name}" for name in ("repro.py", "issue.md")}
     assert kept(folder / "graphdbg-ci") == {"summary.md"} | both | wrong
-    told = (folder / "github-summary").read_text()
-    assert "### 🐛 Describe the bug" in told and "test_own_mistake[3]: it fails without torch.compile, too" in told
+    text = (folder / "github-summary").read_text()
+    assert "### 🐛 Describe the bug" in text and "test_own_mistake[3]: it fails without torch.compile, too" in text
     repro = folder / "graphdbg-ci" / "test_suite-test_wrong" / "repro.py"
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
 

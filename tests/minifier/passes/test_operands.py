@@ -57,8 +57,8 @@ def reduced(case: Live) -> tuple[Live, list[str]]:
             case = operands.apply(case, edit)
             case.gm.graph.lint()
         edits += rounds[0]
-        for one, other in zip(case.gm(*case.inputs), wanted, strict=True):
-            assert torch.equal(one, other)
+        for item, other in zip(case.gm(*case.inputs), wanted, strict=True):
+            assert torch.equal(item, other)
     return case, edits
 
 
@@ -66,7 +66,9 @@ def taken(case: Live, name: str) -> Any:
     """The arguments of a call behind its graphs, as the number in each list."""
     (node,) = (node for node in case.gm.graph.nodes if node.name == name)
     return [
-        len(one) if isinstance(one, (tuple, list)) else 1 for one in node.args if getattr(one, "op", "") != "get_attr"
+        len(argument) if isinstance(argument, (tuple, list)) else 1
+        for argument in node.args
+        if getattr(argument, "op", "") != "get_attr"
     ]
 
 

@@ -44,11 +44,11 @@ def applied(case: Live, edit: str) -> Live:
 
 def offered(case: Live, what: str) -> dict[str, list[str]]:
     """Of one kind of part: its name and value -> what would be tried."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for _, edit, kind, name, value, tried in probes.propose(case)[1:]:
         if kind == what:
-            found.setdefault(f"{name} = {value}", []).extend([tried] if edit else [])
-    return found
+            results.setdefault(f"{name} = {value}", []).extend([tried] if edit else [])
+    return results
 
 
 def test_probes_are_no_pass_of_the_search() -> None:
@@ -63,10 +63,10 @@ def test_every_probe_can_be_made_is_run_by_eager_and_leaves_the_case_alone() -> 
             changed = applied(given, edit)
             changed.gm.graph.lint()
             run(changed)
-            same = [torch.equal(one, other) for one, other in zip(given.inputs, changed.inputs, strict=False)]
+            same = [torch.equal(item, other) for item, other in zip(given.inputs, changed.inputs, strict=False)]
             text = changed.gm.print_readable(print_output=False)
             assert text != before[1] or not all(same) or len(changed.inputs) != 3 or "transposed" in edit, edit
-    assert all(torch.equal(one, other) for one, other in zip(given.inputs, before[0], strict=True))
+    assert all(torch.equal(item, other) for item, other in zip(given.inputs, before[0], strict=True))
     assert given.gm.print_readable(print_output=False) == before[1]
 
 
@@ -80,11 +80,11 @@ def test_names_are_those_that_the_names_pass_will_give() -> None:
 
 
 def test_sizes_that_must_be_equal_are_one_part() -> None:
-    found = offered(mixed(), "dim")
-    assert found["{x_1}.shape[0] = 4"][:3] == ["5", "3", "8"]
-    assert found["{x_1}.shape[1], {w_1}.shape[0] = 8"][:3] == ["9", "7", "16"]
-    assert "{x_1}.shape[1] = 8" not in found, "eager refuses it alone"
-    assert {"{w_1}.shape[1] = 3", "{i_1}.shape[0] = 3"} < set(found), "each of them can change alone"
+    result = offered(mixed(), "dim")
+    assert result["{x_1}.shape[0] = 4"][:3] == ["5", "3", "8"]
+    assert result["{x_1}.shape[1], {w_1}.shape[0] = 8"][:3] == ["9", "7", "16"]
+    assert "{x_1}.shape[1] = 8" not in result, "eager refuses it alone"
+    assert {"{w_1}.shape[1] = 3", "{i_1}.shape[0] = 3"} < set(result), "each of them can change alone"
 
 
 def test_what_eager_refuses_to_change_is_said_to_be_tied() -> None:
@@ -133,8 +133,8 @@ def test_operators_of_the_same_form_stand_in() -> None:
 
 def test_functions_of_torch_and_methods_are_replaced_too() -> None:
     given = Live(fx.symbolic_trace(lambda x: torch.relu(x).tanh()), [torch.randn(3)], ReplaySpec("dynamo"))
-    found = offered(given, "node")
-    assert list(found) == ["{relu} = torch.relu", "{tanh} = tanh"]
+    result = offered(given, "node")
+    assert list(result) == ["{relu} = torch.relu", "{tanh} = tanh"]
     assert torch.equal(run(applied(given, "probes operator relu abs 0")), given.inputs[0].abs().tanh())
     assert torch.equal(run(applied(given, "probes operator tanh neg 0")), -given.inputs[0].relu())
 
@@ -145,7 +145,7 @@ def test_a_node_that_is_cut_becomes_an_input_or_is_not_returned() -> None:
     assert "aten.gelu.default" not in targets(inner) and "aten.mm.default" not in targets(inner)
     assert torch.allclose(run(inner)[0], run(given)[0])
     outer = applied(given, "probes cut sum_1")
-    assert [tuple(one.shape) for one in run(outer)] == [(3, 3), (4, 3)]
+    assert [tuple(item.shape) for item in run(outer)] == [(3, 3), (4, 3)]
     with pytest.raises(ValueError, match="nothing would be left"):
         applied(case(lambda x: [x.relu()], torch.ones(2)), "probes cut relu")
 
@@ -158,12 +158,12 @@ def test_a_case_of_one_node_is_not_cut() -> None:
 
 def test_numbers_in_arguments_also_the_plain_ones() -> None:
     given = mixed()
-    found = offered(given, "constant")
-    scale = found.pop("{mul}.other = 2.5")
+    result = offered(given, "constant")
+    scale = result.pop("{mul}.other = 2.5")
     assert scale[:2] == ["3.75", "-2.5"] and {"1.0", "2.0"} <= set(scale[2:]), (
         "what the pass may have asked is told if it did"
     )
-    assert found == {"{sum_1}.dim[0] = 1": ["0"], "{sum_1}.keepdim = True": ["False"]}
+    assert result == {"{sum_1}.dim[0] = 1": ["0"], "{sum_1}.keepdim = True": ["False"]}
     assert run(applied(given, "probes constant sum_1 0 0"))[0].shape == (1, 3)
     assert run(applied(given, "probes constant sum_1 1 False"))[0].shape == (4,)
 

@@ -55,8 +55,8 @@ def test_the_graph_enters_from_the_top_with_functions_of_torch() -> None:
     )
     assert not result.inputs[0].requires_grad
     assert not result.gm.graph.output_node().meta
-    for one, other in zip(result.gm(*result.inputs), given.gm(*given.inputs), strict=False):
-        assert torch.equal(one, other)
+    for item, other in zip(result.gm(*result.inputs), given.gm(*given.inputs), strict=False):
+        assert torch.equal(item, other)
     assert len(result.gm(*result.inputs)) == 3, "Dynamo returns no None"
     assert judge(result, "decomposed").text == "ok"
     assert program.propose(result) == []
@@ -99,11 +99,11 @@ def test_the_same_crash_has_the_same_signature_from_the_top(monkeypatch: pytest.
 
     given = case(lambda x: [torch.sin(x) + 1], torch.randn(2, 3), stage="backward")
     entered = program.apply(given, program.propose(given)[0][0])
-    found: list[Any] = []
+    results: list[Any] = []
     for lower in (broken, broken_backwards):
         monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, lower)
-        found.append([judge(one, "inductor", lean="compile").signature for one in (given, entered)])
-    (here, there), (backwards, gone) = found
+        results.append([judge(item, "inductor", lean="compile").signature for item in (given, entered)])
+    (here, there), (backwards, gone) = results
     assert here.same_as(there)
     assert here.same_as(backwards)
     assert gone is None, "what only a backward shows is not there any more, so the edit is refused"
@@ -196,10 +196,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "train.py").write_text(SCRIPT)
     words = ["dump", "-o", "run", "--inputs", "first", "--compiled-autograd", "train.py"]
     subprocess.run([sys.executable, "-m", "graphdbg", *words], cwd=folder, check=True, capture_output=True)
-    found: dict[str, Path] = {}
+    results: dict[str, Path] = {}
     for path in sorted((folder / "run").rglob("graph.json")):
-        found.setdefault(load_graph(path.parent).record.stage, path.parent)
-    return found
+        results.setdefault(load_graph(path.parent).record.stage, path.parent)
+    return results
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def called(case: Live) -> list[str]:
 
 
 def dtypes(case: Live) -> list[torch.dtype]:
-    return [one.dtype for one in case.gm(*clone_inputs(case.inputs))]
+    return [item.dtype for item in case.gm(*clone_inputs(case.inputs))]
 
 
 def regions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -115,7 +115,7 @@ def test_a_graph_that_holds_a_region_gives_way_to_its_nodes() -> None:
     inner = graph.get_attr("body")
     y = graph.call_function(wrap_with_autocast, ("cpu", torch.float16, True, False, inner, x))
     z = graph.call_function(wrap_with_set_grad_enabled, (False, graph.get_attr("body"), x))
-    graph.output(tuple(graph.call_function(operator.getitem, (one, 0)) for one in (y, z)))
+    graph.output(tuple(graph.call_function(operator.getitem, (item, 0)) for item in (y, z)))
     given = Live(torch.fx.GraphModule(root, graph), [torch.randn(3, 3)], ReplaySpec("dynamo"))
     assert dtypes(given) == [torch.float16, torch.float32]
     rounds = switches.propose(given)

@@ -55,11 +55,11 @@ def test_one_symbol_becomes_its_number_and_the_other_stays() -> None:
     first, second = symbols_of(given)
     assert len(symbols.propose(given)[0]) == 2
     assert sorted(shapes(given)) == sorted([f"({second}, {first})"] * 2 + [f"(2*{second}, {first})"] * 2)
-    one = symbols.apply(given, f"symbols {first}")
-    assert one.spec.dynamic
-    assert symbols_of(one) == [second]
-    assert sorted(shapes(one)) == sorted([f"({second}, 4)"] * 2 + [f"(2*{second}, 4)"] * 2)
-    assert torch.equal(one.gm(*one.inputs)[0], given.gm(*given.inputs)[0])
+    item = symbols.apply(given, f"symbols {first}")
+    assert item.spec.dynamic
+    assert symbols_of(item) == [second]
+    assert sorted(shapes(item)) == sorted([f"({second}, 4)"] * 2 + [f"(2*{second}, 4)"] * 2)
+    assert torch.equal(item.gm(*item.inputs)[0], given.gm(*given.inputs)[0])
     assert len(given.inputs) == 3, "the case itself is left alone"
 
 

@@ -81,8 +81,8 @@ def raises(function: Callable[..., Any]) -> Callable[..., Any]:
 def test_what_differs_is_compared_in_a_few_lines(
     kind: str, said: str, returned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = "    T = {}\n    x = torch.tensor([1.0, 2.0, 3.0])\n"
-    script = next(scripts(repro(made + CALL + "{}"), kind, said))
+    text = "    T = {}\n    x = torch.tensor([1.0, 2.0, 3.0])\n"
+    script = next(scripts(repro(text + CALL + "{}"), kind, said))
     assert returned in script and "def leaves" not in script and "repro.pt" not in script
     assert "result = call(x, **{'scale': 2.0})" in script
     fault = raises if kind.startswith("error") else wrong
@@ -96,8 +96,8 @@ def test_annotations_go_first_and_are_not_evaluated_where_they_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typed = STEP.replace("(x, scale=1.0)", "(x: Tensor, scale: Optional[float] = 1.0) -> dict[str, Any]")
-    made = "    x = torch.tensor([1.0, 2.0, 3.0])\n"
-    text = repro(made + CALL + "{}", typed)
+    result = "    x = torch.tensor([1.0, 2.0, 3.0])\n"
+    text = repro(result + CALL + "{}", typed)
     bare, whole = scripts(text, "values", "result['loss'] is off by 4, relative to its size")
     assert "Optional" not in bare and "__future__" not in bare and "scale: Optional[float]=1.0" in whole
     for script in (bare, whole):
@@ -113,8 +113,8 @@ def test_a_missing_error_and_a_gradient_of_one_of_several_results(
     assert str(run(script, tmp_path, monkeypatch, lambda function: lambda x: x)).startswith("BUG: ")
     assert run(script, tmp_path, monkeypatch, lambda function: function) == 0
     square = "\ndef step(x):\n    return x.detach(), x * x\n"
-    made = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].requires_grad_()\n"
-    text = repro(made + "    yield step, (x,), {}, lambda: {'x': x}, {0: T['given_0']}", square)
+    result = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].requires_grad_()\n"
+    text = repro(result + "    yield step, (x,), {}, lambda: {'x': x}, {0: T['given_0']}", square)
     alone, second, several = scripts(text, "values", "gradient of ['x'] is off by 1, relative to its size")
     torch.save({"x": torch.tensor([2.0]), "given_0": torch.ones(1)}, tmp_path / "repro.pt")
     doubled: Any = lambda function: lambda x: [part * 2 for part in function(x)]  # noqa: E731
@@ -127,8 +127,8 @@ def test_a_missing_error_and_a_gradient_of_one_of_several_results(
 
 
 def test_calls_of_one_function_share_what_is_compiled() -> None:
-    made = "    x = torch.ones(2)\n"
-    script = next(scripts(repro(made + CALL + "{}\n" + CALL + "{}"), "values", "result['loss'] is off by 1, relative"))
+    text = "    x = torch.ones(2)\n"
+    script = next(scripts(repro(text + CALL + "{}\n" + CALL + "{}"), "values", "result['loss'] is off by 1, relative"))
     assert script.count("compile(step)") == 1 and script.count("result = call(") == 2
 
 
@@ -150,18 +150,18 @@ def test_a_module_is_made_by_its_class_and_entries_of_dictionaries_go(monkeypatc
 
 
 def test_what_has_no_expression_has_no_script() -> None:
-    made = "    x = torch.ones(2)\n"
+    text = "    x = torch.ones(2)\n"
     for said in (
         "result[odd key] is off by 1, relative",
         "['it'] scale is off by 1, relative",
         "x is in one of both alone",
     ):
-        assert not list(scripts(repro(made + CALL + "{}"), "values", said))
+        assert not list(scripts(repro(text + CALL + "{}"), "values", said))
 
 
 def test_a_tensor_stands_in_the_text_and_the_file_is_no_longer_read() -> None:
-    made = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].narrow(0, 0, (T['x'].shape[0] + 1) // 2).clone()\n"
-    script = next(scripts(repro(made + CALL + "{}"), "values", "result['loss'] is off by 1, relative to its size"))
+    text = "    T = torch.load(HERE / 'repro.pt')\n    x = T['x'].narrow(0, 0, (T['x'].shape[0] + 1) // 2).clone()\n"
+    script = next(scripts(repro(text + CALL + "{}"), "values", "result['loss'] is off by 1, relative to its size"))
     assert "repro.pt" in script and "import pathlib" in script
     forms = list(replaced(script, "x", torch.tensor([1.5, float("inf"), 3.0], dtype=torch.float64)))
     assert [form.partition("x = ")[2].partition("\n")[0] for form in forms] == [
@@ -176,9 +176,9 @@ def test_a_tensor_stands_in_the_text_and_the_file_is_no_longer_read() -> None:
 
 
 def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = "    T = torch.load(HERE / 'repro.pt', weights_only=True)\n    x = T['x']\n    y = T['y']\n"
+    result = "    T = torch.load(HERE / 'repro.pt', weights_only=True)\n    x = T['x']\n    y = T['y']\n"
     program = tmp_path / "repro.py"
-    program.write_text(repro(made + CALL + "{}"))
+    program.write_text(repro(result + CALL + "{}"))
     torch.save({"x": torch.arange(40.0), "y": torch.ones(2)}, tmp_path / "repro.pt")
     ran: list[str] = []
 
@@ -198,9 +198,9 @@ def test_the_plainest_script_that_shows_it_replaces_the_repro(tmp_path: Path, mo
 
 
 def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = "    x = torch.ones(2)\n    unused = 1\n"
+    result = "    x = torch.ones(2)\n    unused = 1\n"
     program = tmp_path / "repro.py"
-    program.write_text(repro(made + CALL + "{}"))
+    program.write_text(repro(result + CALL + "{}"))
 
     def run_once(path: Path, *flags: str, **_: Any) -> FreshRun:
         text = path.read_text()

@@ -109,7 +109,7 @@ class Row:
 
     def complaints(self, bug: dict[str, Any]) -> list[str]:
         """What is not as it must be; lines of the repro apart."""
-        found = [self.trouble] if self.trouble else []
+        result = [self.trouble] if self.trouble else []
         asked = {
             f"only {self.before} nodes": self.before >= 300,
             f"another failure: {self.signature}": self.same,
@@ -122,7 +122,7 @@ class Row:
             f"symbols: {self.symbols}": len(self.symbols) == bug.get("SYMBOLS", 0),
             f"marked: {self.marks}": self.marks == bug.get("MARKS", []),
         }
-        return found + [what for what, right in asked.items() if not right]
+        return result + [what for what, right in asked.items() if not right]
 
 
 class Trouble(Exception):
@@ -218,10 +218,10 @@ def holds(names: list[str], core: tuple[str, ...]) -> bool:
     """Whether each pattern finds an operation of its own."""
     names = list(names)
     for pattern in core:
-        found = next((name for name in names if re.search(pattern, name)), None)
-        if found is None:
+        result = next((name for name in names if re.search(pattern, name)), None)
+        if result is None:
             return False
-        names.remove(found)
+        names.remove(result)
     return True
 
 

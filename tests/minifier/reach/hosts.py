@@ -161,5 +161,5 @@ HOSTS = {
 
 
 def host(name, call):
-    made, arguments = HOSTS[name]
-    return made(call), (arguments(),)
+    result, arguments = HOSTS[name]
+    return result(call), (arguments(),)

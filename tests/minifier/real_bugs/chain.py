@@ -169,9 +169,9 @@ def _dump(row: Row, bug: dict[str, Any], work: Path) -> None:
 def _triage(row: Row, bug: dict[str, Any], work: Path) -> None:
     more = ["--limit", "40"] if bug.get("CHECK") == "hang" else []
     out, err = _command(row, work, "triage", "r", "--json", "--full", *more)
-    found = json.loads(out) if out else {"ladders": []}
-    rungs = [ladder["first_failing"] for ladder in found["ladders"]]
-    row.rung = ",".join(str(rung) for rung in rungs) or f"none: {found.get('summary', err[-200:])}"
+    document = json.loads(out) if out else {"ladders": []}
+    rungs = [ladder["first_failing"] for ladder in document["ladders"]]
+    row.rung = ",".join(str(rung) for rung in rungs) or f"none: {document.get('summary', err[-200:])}"
     row.right_rung = bool(rungs) and rungs[0] in bug["RUNGS"]
 
 
@@ -193,10 +193,10 @@ def _holds(names: list[str], core: tuple[str, ...]) -> bool:
     """Whether each pattern finds an operation of its own."""
     names = list(names)
     for pattern in core:
-        found = next((name for name in names if re.search(pattern, name)), None)
-        if found is None:
+        result = next((name for name in names if re.search(pattern, name)), None)
+        if result is None:
             return False
-        names.remove(found)
+        names.remove(result)
     return True
 
 

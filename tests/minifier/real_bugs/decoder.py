@@ -47,7 +47,7 @@ class Decoder(nn.Module):
                     x = self.call(x)
                 else:
                     returned = self.call(*more)
-                    for one in returned if isinstance(returned, tuple) else (returned,):
-                        if isinstance(one, torch.Tensor):
-                            x = x + one.to(x.dtype).mean() * 0.001
+                    for item in returned if isinstance(returned, tuple) else (returned,):
+                        if isinstance(item, torch.Tensor):
+                            x = x + item.to(x.dtype).mean() * 0.001
         return self.head(self.norm(x)), returned

@@ -52,8 +52,8 @@ def test_from_a_script_to_a_repro(number: str, where: str, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    with ForkServer(preload=JUDGING) as one:
-        yield one
+    with ForkServer(preload=JUDGING) as item:
+        yield item
 
 
 def captured(number: str, folder: Path) -> tuple[Path, str]:

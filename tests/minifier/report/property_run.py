@@ -101,7 +101,7 @@ def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) 
         if judged.verdict.verdict != "ok":
             return row("", "", [], "", time.monotonic() - began)
         case = ReproFacts(saved.record, saved.inputs_record, saved.kept, like, rung, imports=(fault,), off="left out")
-        script = next(replace(one) for one in trying.candidates(case) if one.case.imports)
+        script = next(replace(candidate) for candidate in trying.candidates(case) if candidate.case.imports)
         (folder / "plain").mkdir()
         code = fresh.run_once(trying.lay_down(script, folder / "plain", trying.Redactor())).code
         why = "" if code == fresh.GONE else f"it passes inside, its program ends with {code}"

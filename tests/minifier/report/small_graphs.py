@@ -72,7 +72,7 @@ def small_graph(seed: int, *, constant: bool = False) -> tuple[fx.GraphModule, l
             other = known[int(next(pick) * len(known))]
             value = _taken(step, value, other, given, held[place % len(held)])
             known.append(value)
-        if empty and (into := [one for one in given if one.shape[-1:] == value.shape[-1:] or value.dim() == 0]):
+        if empty and (into := [item for item in given if item.shape[-1:] == value.shape[-1:] or value.dim() == 0]):
             into[0].add_(_apart(value if value.dim() <= into[0].dim() else value[0], into[0]))
             return ()
         return (value, known[-2]) if several else (value,)
@@ -109,7 +109,7 @@ def _taken(step: str, value: torch.Tensor, other: torch.Tensor, given: Any, held
         return value[1:]
     if step == "select" and value.dim() == 2:
         return value[0]
-    if step in ("write", "copy") and (into := [one for one in given if one.shape == value.shape]):
+    if step in ("write", "copy") and (into := [item for item in given if item.shape == value.shape]):
         apart = _apart(value, into[-1])
         into[-1].copy_(apart) if step == "copy" else into[-1].add_(apart)
         return value

@@ -59,10 +59,10 @@ def program(folder: Path, text: str) -> Path:
     ],
 )
 def test_a_program_ends_as_it_would_alone(text: str, code: int, tmp_path: Path, bare: ForkServer) -> None:
-    told = fresh.run_once(program(tmp_path, text), bare=bare)
+    reported = fresh.run_once(program(tmp_path, text), bare=bare)
     alone = subprocess.run([sys.executable, program(tmp_path, text)], capture_output=True, text=True)
-    assert told.code == code == alone.returncode
-    assert told.output.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
+    assert reported.code == code == alone.returncode
+    assert reported.output.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
 
 
 @pytest.mark.long
@@ -70,12 +70,12 @@ def test_it_finds_a_clean_world_of_its_own(tmp_path: Path, bare: ForkServer, mon
     monkeypatch.setenv("GRAPHDBG", "somewhere")
     monkeypatch.setenv("TORCH_LOGS", "+dynamo")
     file = program(tmp_path, TELL)
-    one, two = (json.loads(fresh.run_once(file, bare=bare).output) for _ in range(2))
-    assert one["pid"] != two["pid"]
-    assert one["ours"] == []
-    assert (one["torch"], one["cwd"]) == (True, [])
-    assert (one["argv"], one["path"]) == (["repro.py"], str(tmp_path))
-    assert not {"GRAPHDBG", "TORCH_LOGS"} & set(one["env"])
+    first, second = (json.loads(fresh.run_once(file, bare=bare).output) for _ in range(2))
+    assert first["pid"] != second["pid"]
+    assert first["ours"] == []
+    assert (first["torch"], first["cwd"]) == (True, [])
+    assert (first["argv"], first["path"]) == (["repro.py"], str(tmp_path))
+    assert not {"GRAPHDBG", "TORCH_LOGS"} & set(first["env"])
 
 
 def test_a_hanging_program_ends_with_its_children(tmp_path: Path, bare: ForkServer) -> None:
@@ -112,7 +112,11 @@ def test_nothing_is_left_when_the_asking_process_is_killed(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_a_repro_shows_its_bug_and_its_layer(tmp_path: Path, bare: ForkServer) -> None:
-    script = next(one for one in candidates(case_of(relu_record("accuracy"), ACCURACY)) if one.entry == "torch.compile")
+    script = next(
+        candidate
+        for candidate in candidates(case_of(relu_record("accuracy"), ACCURACY))
+        if candidate.entry == "torch.compile"
+    )
     file = program(tmp_path, script.text)
     trial = fresh.run_once(file, seed=toolchain_seed(), bare=bare)
     assert trial.code == fresh.BUG, trial.output
@@ -124,8 +128,8 @@ def test_one_of_the_runs_that_count_imports_all_by_itself(bare: ForkServer) -> N
     script = next(candidates(case_of(relu_record("accuracy"), ACCURACY)))
     lacking = replace(script, text="import sys\nsys.exit('torch._inductor.compile_fx' in sys.modules)\n")
     how = {"seed": None, "path": [], "bare": bare, "wall": None}
-    found = tried(lacking, ReportRuns(cast("SavedGraph", None), 3, Redactor(), lambda text: None, how, ""))
-    assert ([trial.code for trial in found.runs.trials], found.shows, found.settled) == ([1, 1, 0], True, False)
+    result = tried(lacking, ReportRuns(cast("SavedGraph", None), 3, Redactor(), lambda text: None, how, ""))
+    assert ([trial.code for trial in result.runs.trials], result.shows, result.settled) == ([1, 1, 0], True, False)
 
 
 def gone(pid: int) -> bool:

@@ -189,8 +189,8 @@ def test_the_command_takes_what_minify_left(
     (tmp_path / "small" / "case" / "case.json").write_text(json.dumps(left))
     (tmp_path / "small" / "journal.jsonl").write_text('{"case": "original"}\n')
     assert graphdbg(["report", str(tmp_path / "small"), "-o", str(tmp_path / "out"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rate"], told["original_nodes"]) == ("3 of 3 fresh processes", 318)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rate"], document["original_nodes"]) == ("3 of 3 fresh processes", 318)
     assert len(seen) == 3
     assert (tmp_path / "out" / "artifacts.zip").exists()
     assert graphdbg(["report", str(tmp_path / "small"), "-o", str(tmp_path / "out")]) == 2
@@ -264,10 +264,10 @@ def test_a_report_that_is_there_is_run_again_and_packed_and_nothing_is_written_a
     assert "--trust" in capsys.readouterr().err and not (out / "artifacts.zip").exists()
     for archive in ("written", "there already"):
         assert graphdbg(["report", str(out), "--trust", "--json"]) == 0, archive
-        told = capsys.readouterr()
-        said = json.loads(told.out)
+        printed = capsys.readouterr()
+        said = json.loads(printed.out)
         assert (said["repro"], said["shown"], said["times"]) == ("shows", 3, 3)
-        assert ("there already" in told.err) == (archive == "there already")
+        assert ("there already" in printed.err) == (archive == "there already")
     with zipfile.ZipFile(out / "artifacts.zip") as packed:
         assert packed.read("issue.md") == b"it is wrong\n" and "case/graph.json" in packed.namelist()
     (out / "repro.py").write_text("import sys\nsys.exit(0)\n")

@@ -102,15 +102,15 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 def using(name: str, *args: object, value: object = None, **kwargs: object) -> GraphRecord:
     """A graph of one call of a custom operator."""
-    made = call("y", name, node("x"), *args, value=value or tensor(2, 3), **kwargs)
-    return record_of({"x": tensor(2, 3)}, [made], ["y"])
+    result = call("y", name, node("x"), *args, value=value or tensor(2, 3), **kwargs)
+    return record_of({"x": tensor(2, 3)}, [result], ["y"])
 
 
 def test_the_registration_is_taken_with_what_it_uses(ops: ModuleType) -> None:
-    found = source_of("report_tests::double")
-    assert found is not None
-    assert found.imports == ("from torch import Tensor", "import math")
-    assert [one.splitlines()[0] for one in found.statements] == [
+    result = source_of("report_tests::double")
+    assert result is not None
+    assert result.imports == ("from torch import Tensor", "import math")
+    assert [statement.splitlines()[0] for statement in result.statements] == [
         "FACTOR = 2.0",
         "def twice(x):",
         '@torch.library.custom_op("report_tests::double", mutates_args=())',
@@ -124,9 +124,9 @@ def test_the_registration_is_taken_with_what_it_uses(ops: ModuleType) -> None:
 
 
 def test_its_lowering_is_taken_along(ops: ModuleType) -> None:
-    found = source_of("report_tests::lowered")
-    assert found is not None
-    assert [one.splitlines()[0] for one in found.statements] == [
+    result = source_of("report_tests::lowered")
+    assert result is not None
+    assert [statement.splitlines()[0] for statement in result.statements] == [
         '@torch.library.custom_op("report_tests::lowered", mutates_args=())',
         "def register_lowering(ops):",
         "@register_lowering([torch.ops.report_tests.double, torch.ops.report_tests.lowered.default])",
@@ -166,24 +166,24 @@ def test_the_source_in_a_trusted_dump_comes_along() -> None:
 
 
 def test_a_stand_in_from_the_record_alone() -> None:
-    found = registered(using("nolib.scale.default", 0.5, None, [1, 2], flag=True))
-    assert found is not None
-    assert found.stands_in
+    result = registered(using("nolib.scale.default", 0.5, None, [1, 2], flag=True))
+    assert result is not None
+    assert result.stands_in
     define = '"(Tensor a0, float a1, Tensor? a2, SymInt[] a3, *, bool flag) -> Tensor"'
-    assert define in found.block
-    assert "return synthesised(torch.empty_like(a0))" in found.block
+    assert define in result.block
+    assert "return synthesised(torch.empty_like(a0))" in result.block
 
 
 def test_a_symbolic_argument_of_a_stand_in_has_the_type_of_its_symbol() -> None:
-    found = registered(using("nolib.scale.default", *({"sym": [kind, "s0"]} for kind in ("int", "float", "bool"))))
-    assert found is not None
-    assert '"(Tensor a0, SymInt a1, float a2, bool a3) -> Tensor"' in found.block
+    result = registered(using("nolib.scale.default", *({"sym": [kind, "s0"]} for kind in ("int", "float", "bool"))))
+    assert result is not None
+    assert '"(Tensor a0, SymInt a1, float a2, bool a3) -> Tensor"' in result.block
 
 
 def test_sizes_come_from_the_arguments_where_they_are_theirs() -> None:
-    found = registered(using("nolib.rows.default", value=tensor(2, 7, dtype="int64")))
-    assert found is not None
-    assert "torch.empty((a0.size(0), 7,), dtype=torch.int64, device=a0.device)".replace(",)", ")") in found.block
+    result = registered(using("nolib.rows.default", value=tensor(2, 7, dtype="int64")))
+    assert result is not None
+    assert "torch.empty((a0.size(0), 7,), dtype=torch.int64, device=a0.device)".replace(",)", ")") in result.block
     with pytest.raises(CannotExpressError, match="a size that the operator"):
         registered(using("nolib.rows.default", value=tensor("u0", dtype="int64")))  # type: ignore[arg-type]
 
@@ -192,8 +192,8 @@ def test_calls_whose_result_nobody_uses_or_of_another_number_of_results() -> Non
     unused = call("z", "nolib.scale.default", node("x"), value=tensor(2, 3))
     used = call("y", "nolib.scale.default", node("x"), value=tensor(2, 3))
     for calls in ([unused, used], [used, unused]):
-        found = registered(record_of({"x": tensor(2, 3)}, calls, ["y"]))
-        assert found is not None and '"(Tensor a0) -> Tensor"' in found.block
+        result = registered(record_of({"x": tensor(2, 3)}, calls, ["y"]))
+        assert result is not None and '"(Tensor a0) -> Tensor"' in result.block
     lists = [SequenceValue("list", [tensor(2, 3)] * count) for count in (1, 2)]
     calls = [call(f"s{at}", "nolib.split.default", node("x"), value=value) for at, value in enumerate(lists)]
     with pytest.raises(CannotExpressError, match="different numbers of results"):

@@ -20,15 +20,15 @@ from .cases import relu_record
 @pytest.fixture
 def demo(tmp_path: Path) -> Demo:
     """A demo with a recorded run of two graphs in it."""
-    made = Demo(tmp_path / "demo", narrate=lambda text: None)
-    run = RunWriter.create(made.folder / "run", RunRecord(format=FORMAT, command=["train_gpt.py"]))
+    result = Demo(tmp_path / "demo", narrate=lambda text: None)
+    run = RunWriter.create(result.folder / "run", RunRecord(format=FORMAT, command=["train_gpt.py"]))
     process = run.process("main")
     for stage in ("dynamo", "forward", "backward"):
         record = relu_record(stage=stage)
         process.save_graph(record, process.tensors)
         process.journal.event("captured", graph=record.id)
         process.journal.event("compiled", graph=record.id)
-    return made
+    return result
 
 
 def answers(demo: Demo, kinds: dict[str, str | None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,23 +68,23 @@ def test_a_failing_step_is_told_with_its_command(demo: Demo) -> None:
 
 
 def test_a_step_returns_its_data(demo: Demo) -> None:
-    told: list[str] = []
-    demo.narrate = told.append
+    messages: list[str] = []
+    demo.narrate = messages.append
     assert [row["id"] for row in json.loads(demo.step(["ls", "run", "--json"]))["graphs"]] == [
         "0_0/dynamo",
         "0_0/forward",
         "0_0/backward",
     ]
-    assert told == ["\n$ graphdbg ls run --json"]
+    assert messages == ["\n$ graphdbg ls run --json"]
 
 
 def test_a_step_that_says_nothing_is_said_to_be_at_work(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphdbg.minifier.demo.BEAT_S", 0.02)
-    told: list[str] = []
-    demo.narrate = told.append
+    messages: list[str] = []
+    demo.narrate = messages.append
     demo.step(["ls", "run"], show=True)
-    assert "   ... ls is at work, 0 s" in told
-    assert any("forward+backward" in line for line in told)
+    assert "   ... ls is at work, 0 s" in messages
+    assert any("forward+backward" in line for line in messages)
 
 
 def test_triage_is_given_the_time_that_this_machine_needs(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:

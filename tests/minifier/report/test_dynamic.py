@@ -57,9 +57,9 @@ def test_a_size_that_is_an_input_is_computed_instead() -> None:
     inside = repro.sizes_inside(tanh_record())
     program = program_of(inside)
     assert program.parameters == ["x"]
-    made: dict[str, Any] = {"torch": torch}
-    exec(f"import operator\n{program.source}", made)
-    assert made["graph"](torch.ones(3, 4))[1] == 6
+    built: dict[str, Any] = {"torch": torch}
+    exec(f"import operator\n{program.source}", built)
+    assert built["graph"](torch.ones(3, 4))[1] == 6
 
 
 def test_programs_say_which_dimension() -> None:
@@ -71,11 +71,11 @@ def test_programs_say_which_dimension() -> None:
     plain = fixed(first)
     assert plain is not None and "dynamic=False" in plain.text and "mark_dynamic" not in plain.text
     assert fixed(plain) is None
-    one = next(marked(first, needed=True))
+    item = next(marked(first, needed=True))
     sentence = "x, dimension 0, must be dynamic (mark_dynamic): with fixed sizes the failure is not there."
-    assert one.text.splitlines()[1] == sentence
-    assert "    torch._dynamo.mark_dynamic(inputs[0], 0)  # x\n    return inputs\n" in one.text
-    assert 'torch.compile(graph, backend="inductor" if FAULT else "eager", fullgraph=True)' in one.text
+    assert item.text.splitlines()[1] == sentence
+    assert "    torch._dynamo.mark_dynamic(inputs[0], 0)  # x\n    return inputs\n" in item.text
+    assert 'torch.compile(graph, backend="inductor" if FAULT else "eager", fullgraph=True)' in item.text
     assert "must be" not in next(marked(first, needed=False)).text, "nothing is claimed that no run has shown"
 
 
@@ -89,10 +89,10 @@ def test_the_marked_program_shows_it_and_the_fixed_one_does_not(
     monkeypatch.setitem(lowerings, tanh, lowerings[tanh])  # put back afterwards
     runpy.run_path(str(PLANTED / "planted_dynamic.py"))
     first = scripts()[0]
-    plain, one = fixed(first), next(marked(first, needed=True))
+    plain, item = fixed(first), next(marked(first, needed=True))
     assert plain is not None
     codes: list[int] = []
-    for number, script in enumerate((plain, one)):
+    for number, script in enumerate((plain, item)):
         (tmp_path / f"{number}.py").write_text(script.text)
         torch._dynamo.reset()
         graphs, plans = (

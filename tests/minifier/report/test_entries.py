@@ -73,13 +73,13 @@ def saved(folder: Path, gm: torch.fx.GraphModule, inputs: list[torch.Tensor], st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("made", "rung", "fault"),
+    ("result", "rung", "fault"),
     [(joint, "inductor", "planted_partition"), (branching, "inductor", "planted_lowering"), (writing, "lazy", "")],
 )
 def test_it_enters_where_it_was_recorded(
-    made: Callable[[Path], SavedGraph], rung: str, fault: str, tmp_path: Path
+    result: Callable[[Path], SavedGraph], rung: str, fault: str, tmp_path: Path
 ) -> None:
-    graph, stand = made(tmp_path / "case"), stands_for(rung)[-1]
+    graph, stand = result(tmp_path / "case"), stands_for(rung)[-1]
     case = ReproFacts(graph.record, graph.inputs_record, graph.kept, ACCURACY, rung)
     case = replace(case, imports=(fault,), off="left out") if fault else case
     assert entries_of(case, stand)[-1] == "as recorded"

@@ -53,6 +53,6 @@ def test_collecting_imports_no_torch() -> None:
 def test_torch_build_is_read_from_its_text() -> None:
     import torch
 
-    found = environment.torch_build()
-    assert found["git_version"] == torch.version.git_version
-    assert found["cuda"] == str(torch.version.cuda)
+    result = environment.torch_build()
+    assert result["git_version"] == torch.version.git_version
+    assert result["cuda"] == str(torch.version.cuda)

@@ -54,17 +54,17 @@ def test_a_command_of_the_users(command: str, flags: tuple[str, ...], code: int,
 
 def test_what_is_asked_away_first() -> None:
     plain, planted = case_of(relu_record(None)), case_of(relu_record())
-    assert [one.off for one in offs(plain)] == ["eager"]
-    assert [one.off for one in offs(planted)] == ["left out", "eager"]
-    assert [one.off for one in offs(replace(planted, workaround=WORKAROUND))] == ["left out", "work-around", "eager"]
-    assert [one.off for one in offs(replace(plain, workaround=WORKAROUND))] == ["work-around", "eager"]
-    assert [one.off for one in offs(replace(plain, imports=("mine",)))] == ["left out", "eager"]
-    assert [one.off for one in offs(replace(plain, imports=("mine",), needs_imports=True))] == ["eager"]
+    assert [off.off for off in offs(plain)] == ["eager"]
+    assert [off.off for off in offs(planted)] == ["left out", "eager"]
+    assert [off.off for off in offs(replace(planted, workaround=WORKAROUND))] == ["left out", "work-around", "eager"]
+    assert [off.off for off in offs(replace(plain, workaround=WORKAROUND))] == ["work-around", "eager"]
+    assert [off.off for off in offs(replace(plain, imports=("mine",)))] == ["left out", "eager"]
+    assert [off.off for off in offs(replace(plain, imports=("mine",), needs_imports=True))] == ["eager"]
 
 
 def test_each_way_stands_in_the_program() -> None:
     case = case_of(relu_record())
-    texts = {one.off: next(candidates(one)).text for one in offs(replace(case, workaround=WORKAROUND))}
+    texts = {off.off: next(candidates(off)).text for off in offs(replace(case, workaround=WORKAROUND))}
     assert "if FAULT:\n    torch._inductor.config.cpp.inject_relu_bug" in texts["left out"]
     assert "if not FAULT:  # the work-around\n    from torch._inductor.lowering" in texts["work-around"]
     assert "--without-fault: with the work-around under `if not FAULT`." in texts["work-around"]
@@ -130,7 +130,7 @@ def test_strides_on_the_cpu_are_compared_by_each_torch(before: str, tmp_path: Pa
     case = replace(
         case_of(record, Signature("metadata", "run", detail="stride"), rung="debug_nop"), imports=("planted_strides",)
     )
-    text = next(one.text for one in candidates(case) if one.case.imports)
+    text = next(candidate.text for candidate in candidates(case) if candidate.case.imports)
     (tmp_path / "repro.py").write_text(before + text)
     environ = os.environ | {"PYTHONPATH": str(PLANTED)}
     done = subprocess.run(

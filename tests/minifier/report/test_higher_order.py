@@ -21,11 +21,11 @@ from .cases import CRASH, call, case_of, node, record_of, relu_record, tensor
 NEVER = Signature("crash", "compile", "NeverError", "never", raw="never")
 
 
-def with_bodies(bodies: dict[str, GraphBody], made: NodeRecord, inputs: dict[str, Any]) -> GraphRecord:
+def with_bodies(bodies: dict[str, GraphBody], node_record: NodeRecord, inputs: dict[str, Any]) -> GraphRecord:
     """A graph of one call of a higher-order operator, and its bodies."""
     attributes = [NodeRecord(name=name, op="get_attr", target=name) for name in bodies]
-    first = call("first", "operator.getitem", node(made.name), 0)
-    record = record_of(inputs, [*attributes, made, first], ["first"])
+    first = call("first", "operator.getitem", node(node_record.name), 0)
+    record = record_of(inputs, [*attributes, node_record, first], ["first"])
     record.graph = GraphBody(record.graph.nodes, subgraphs=bodies)
     return record
 
@@ -43,8 +43,8 @@ def step() -> GraphBody:
 
 def scanned() -> GraphRecord:
     """A running sum."""
-    made = call("made", "higher_order.scan", node("step"), [node("init")], [node("xs")], {"tuple": []})
-    return with_bodies({"step": step()}, made, {"init": tensor(3), "xs": tensor(5, 3)})
+    result = call("made", "higher_order.scan", node("step"), [node("init")], [node("xs")], {"tuple": []})
+    return with_bodies({"step": step()}, result, {"init": tensor(3), "xs": tensor(5, 3)})
 
 
 def regions() -> GraphRecord:
@@ -93,10 +93,10 @@ def test_what_a_loop_gives_back_is_copied() -> None:
         "cond": body(["i", "y"], [call("lt", "aten.lt.Scalar", node("i"), 4)], ["lt"]),
         "loop": body(["i", "y"], [add], ["add", "y"]),
     }
-    made = call(
+    result = call(
         "made", "higher_order.while_loop", node("cond"), node("loop"), {"tuple": [node("n"), node("x")]}, {"tuple": []}
     )
-    source = program_of(with_bodies(bodies, made, {"n": tensor(), "x": tensor(3)})).source
+    source = program_of(with_bodies(bodies, result, {"n": tensor(), "x": tensor(3)})).source
     assert "    def loop(i, y):\n        y = y.clone()\n" in source
     assert "def cond(i, y):\n        lt" in source
 
@@ -105,8 +105,8 @@ def test_a_constant_of_a_nested_graph_is_a_parameter() -> None:
     weight = NodeRecord(name="weight", op="get_attr", target="weight")
     inner = body(["y"], [weight, call("mul", "aten.mul.Tensor", node("y"), node("weight"))], ["mul"])
     inner.attrs["weight"] = StoredTensor("", tensor(3))
-    made = call("made", "higher_order.cond", node("p"), node("yes"), node("yes"), {"tuple": [node("x")]})
-    record = with_bodies({"yes": inner}, made, {"p": tensor(), "x": tensor(3)})
+    result = call("made", "higher_order.cond", node("p"), node("yes"), node("yes"), {"tuple": [node("x")]})
+    record = with_bodies({"yes": inner}, result, {"p": tensor(), "x": tensor(3)})
     program = program_of(record)
     assert program.constants == {"weight": "yes.weight"}
     assert "def graph(p, x, weight):" in program.source
@@ -117,7 +117,7 @@ def test_an_autograd_function_is_one_again() -> None:
     forward = body(["x"], [call("sin", "aten.sin.default", node("x"))], ["sin"])
     forward.nodes[-1].args = [{"tuple": [{"tuple": [node("sin")]}, {"tuple": [node("x")]}]}]
     backward = body(["grad", "x"], [call("mul", "aten.mul.Tensor", node("grad"), node("x"))], ["mul"])
-    made = call(
+    result = call(
         "made",
         function.FUNCTION,
         node("fwd"),
@@ -126,7 +126,7 @@ def test_an_autograd_function_is_one_again() -> None:
         non_differentiable_idx=[],
         saved_for_backward_idx=[0],
     )
-    source = program_of(with_bodies({"fwd": forward, "bwd": backward}, made, {"x": tensor(3)})).source
+    source = program_of(with_bodies({"fwd": forward, "bwd": backward}, result, {"x": tensor(3)})).source
     assert "class region_autograd_fwd_function(torch.autograd.Function):" in source
     assert "made = region_autograd_fwd_function.apply(x)" in source
     compile(source, "repro.py", "exec")
@@ -138,17 +138,18 @@ def test_an_autograd_function_is_one_again() -> None:
 def test_process_groups_are_made(size: int, backend: str) -> None:
     gather = call("y", "_c10d_functional.all_gather_into_tensor.default", node("x"), size, "1")
     record = record_of({"x": tensor(2)}, [gather], ["y"])
-    lines, told = group_lines(record)
+    lines, reported = group_lines(record)
     assert any(f"init_process_group({backend}, rank=0, world_size={size})" in line for line in lines)
     assert lines[-1] == f"    torch.distributed.new_group(list(range({size})))"
-    assert told[0] in next(candidates(case_of(record, CRASH))).text.split('"""')[1]
+    assert reported[0] in next(candidates(case_of(record, CRASH))).text.split('"""')[1]
     assert group_lines(relu_record()) == ([], [])
 
 
 def test_an_item_is_set_by_a_statement() -> None:
-    made = call("y", "operator.setitem", node("x"), {"tuple": [0, {"slice": [None, None, None]}]}, 1.0)
+    result = call("y", "operator.setitem", node("x"), {"tuple": [0, {"slice": [None, None, None]}]}, 1.0)
     assert (
-        "    x[0, slice(None, None, None)] = 1.0\n" in program_of(record_of({"x": tensor(2, 2)}, [made], ["x"])).source
+        "    x[0, slice(None, None, None)] = 1.0\n"
+        in program_of(record_of({"x": tensor(2, 2)}, [result], ["x"])).source
     )
 
 
@@ -163,9 +164,9 @@ def test_five_nodes_take_sixty_lines(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [scanned, regions])
-def test_they_run_with_torch_alone(made: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("result", [scanned, regions])
+def test_they_run_with_torch_alone(result: Any, tmp_path: Path) -> None:
     path = tmp_path / "repro.py"
-    path.write_text(next(candidates(case_of(made(), NEVER, rung="nop"))).text)
+    path.write_text(next(candidates(case_of(result(), NEVER, rung="nop"))).text)
     trial = fresh.run_once(path)
     assert trial.code == fresh.GONE, trial.output

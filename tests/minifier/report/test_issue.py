@@ -132,10 +132,10 @@ def test_user_lines_are_the_innermost_of_each_stack_once() -> None:
         'File "/home/ann/f.py", line 9, in f\n    return x.relu()',
     ]
     stack = "".join(f"  {frame}\n" for frame in frames)
-    made = [call(name, "aten.relu.default", node("x")) for name in ("a", "b")]
-    for item in made:
+    built = [call(name, "aten.relu.default", node("x")) for name in ("a", "b")]
+    for item in built:
         item.stack = 0
-    record = record_of({"x": tensor(2)}, made, ["a"], strings=[stack])
+    record = record_of({"x": tensor(2)}, built, ["a"], strings=[stack])
     assert user_lines(record) == ["/home/ann/f.py:9 in f: return x.relu()"]
 
 

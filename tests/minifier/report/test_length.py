@@ -90,9 +90,9 @@ def chain(
 def dynamic(nodes: int, dtype: str = "float32", **more: Any) -> GraphRecord:
     """The chain with two symbols."""
     record = chain(nodes, dtype, symbols=[SymbolRecord("s0", hint=4), SymbolRecord("s1", hint=8)], **more)
-    for one in record.graph.nodes:
-        if isinstance(one.value, TensorValue) and len(one.value.shape) == 2:
-            one.value.shape[:], one.value.stride[:] = ["s0", "s1"], ["s1", 1]
+    for item in record.graph.nodes:
+        if isinstance(item.value, TensorValue) and len(item.value.shape) == 2:
+            item.value.shape[:], item.value.stride[:] = ["s0", "s1"], ["s1", 1]
     return record
 
 
@@ -101,7 +101,7 @@ def branches(nodes: int) -> GraphRecord:
     inner = record_of(
         {"a": tensor(4, 8)}, [call("sin", "aten.sin.default", node("a"), value=tensor(4, 8))], ["sin"]
     ).graph
-    bodies = [NodeRecord(name=f"{one}_graph_0", op="get_attr", target=f"{one}_graph_0") for one in ("true", "false")]
+    bodies = [NodeRecord(name=f"{item}_graph_0", op="get_attr", target=f"{item}_graph_0") for item in ("true", "false")]
     args = [node("p"), node("true_graph_0"), node("false_graph_0"), {"tuple": [node("x")]}]
     item = call("y0", "operator.getitem", node("cond"), 0, value=tensor(4, 8))
     calls = [*bodies, call("cond", "higher_order.cond", *args), item]
@@ -129,26 +129,28 @@ RECORDS: dict[str, Callable[[int], GraphRecord]] = {
 def with_values(case: ReproFacts) -> ReproFacts:
     """The case with recorded inputs: one small enough to be written out, one for the file beside the program."""
     store = MemoryTensors()
-    names = [one for one in case.record.graph.nodes if isinstance(one.value, TensorValue) and one.name in ("x", "w")]
+    names = [
+        item for item in case.record.graph.nodes if isinstance(item.value, TensorValue) and item.name in ("x", "w")
+    ]
     inputs: dict[str, InputRecord] = {}
-    for at, one in enumerate(names[:2]):
+    for at, item in enumerate(names[:2]):
         value = tensor(16, 1) if at else tensor(16, 8)
-        inputs[one.name] = InputRecord(
-            name=one.name, value=value, stored=stored(store, bytes(64 if at else 512), value)
+        inputs[item.name] = InputRecord(
+            name=item.name, value=value, stored=stored(store, bytes(64 if at else 512), value)
         )
     return case_of(case.record, case.failure, inputs, store)  # type: ignore[arg-type]
 
 
 def scripts(case: ReproFacts) -> list[Script]:
     """All programs that may be tried for a case."""
-    found = list(candidates(case))
-    narrow = fixed(found[0])
-    found += [*([narrow] if narrow else []), *marked(found[0], needed=True)]
+    items = list(candidates(case))
+    narrow = fixed(items[0])
+    items += [*([narrow] if narrow else []), *marked(items[0], needed=True)]
     if case.record.symbols == []:
-        found += list(candidates(with_values(case)))
+        items += list(candidates(with_values(case)))
     if case.failure.kind == "crash" and not case.facts.grad:
-        found += list(candidates(replace(case, only_compiled=True)))
-    return found
+        items += list(candidates(replace(case, only_compiled=True)))
+    return items
 
 
 SEVERAL = ("all of it", "dynamic gradient", "cond", "autocast")

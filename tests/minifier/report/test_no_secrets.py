@@ -43,10 +43,10 @@ def written(run: Run, out: Path) -> Path:
 
 def test_no_secret_and_no_absolute_path_is_reported(run: Run) -> None:
     archive = written(run, Path("artifacts.zip"))
-    with zipfile.ZipFile(archive) as found:
+    with zipfile.ZipFile(archive) as file:
         names = {"case/graph.json", "case/graph.py", "case/inputs.json", "code/output_code.py", "journal.jsonl"}
-        assert names <= set(found.namelist())
-        found.extractall("unzipped")
+        assert names <= set(file.namelist())
+        file.extractall("unzipped")
     assert secrets_in(archive) == set()
     assert paths_in(archive) == []
     before, after = run.graph("0_0/forward").record, load_graph("unzipped/case").record

@@ -48,7 +48,7 @@ def test_arguments(arg: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "text"),
+    ("node_record", "text"),
     [
         (call("y", "operator.getitem", node("x"), 1), "y = x[1]"),
         (call("y", "operator.getitem", node("x"), {"tuple": [0, {"ellipsis": True}]}), "y = x[0, ...]"),
@@ -63,13 +63,13 @@ def test_arguments(arg: Any, text: str) -> None:
         (call("y", "builtins.getattr", node("x"), "shape"), "y = x.shape"),
     ],
 )
-def test_calls(made: NodeRecord, text: str) -> None:
-    record = record_of({"x": tensor("s0", 2)}, [made], ["y"], symbols=[SymbolRecord("s0", hint=4)])  # type: ignore[arg-type]
+def test_calls(node_record: NodeRecord, text: str) -> None:
+    record = record_of({"x": tensor("s0", 2)}, [node_record], ["y"], symbols=[SymbolRecord("s0", hint=4)])  # type: ignore[arg-type]
     assert text in program_of(record).source
 
 
 @pytest.mark.parametrize(
-    "made",
+    "node_record",
     [
         call("y", "os.system('x')", node("x")),
         call("y", "builtins.eval", "1"),
@@ -88,9 +88,9 @@ def test_calls(made: NodeRecord, text: str) -> None:
         call("y", "layer", node("x"), op="call_module"),
     ],
 )
-def test_what_is_no_plain_name_is_refused(made: NodeRecord) -> None:
+def test_what_is_no_plain_name_is_refused(node_record: NodeRecord) -> None:
     with pytest.raises(GraphdbgError):
-        program_of(record_of({"x": tensor(2)}, [made], [made.name]))
+        program_of(record_of({"x": tensor(2)}, [node_record], [node_record.name]))
 
 
 def test_os_system_is_not_a_function_of_os() -> None:

@@ -18,8 +18,8 @@ EXAMPLES = 10
 @pytest.mark.slow  # `make property` has five hundred
 def test_verified_inside_if_and_only_if_the_repro_shows_it() -> None:
     with fork_server(threads=1, preload=PRELOAD) as server:
-        found = rows(list(range(EXAMPLES)), server, 2, lambda row: None, alone=False)
-    assert [row for row in found if not row.holds] == []
-    assert {row.fault for row in found} == set(FAULTS)
-    assert sum(row.repro == "shows" for row in found) >= EXAMPLES // 2, "most of them fail inside"
-    assert any(row.entry == "as recorded" for row in found), "a fault in a constant needs the graph as it was recorded"
+        result = rows(list(range(EXAMPLES)), server, 2, lambda row: None, alone=False)
+    assert [row for row in result if not row.holds] == []
+    assert {row.fault for row in result} == set(FAULTS)
+    assert sum(row.repro == "shows" for row in result) >= EXAMPLES // 2, "most of them fail inside"
+    assert any(row.entry == "as recorded" for row in result), "a fault in a constant needs the graph as it was recorded"

@@ -141,10 +141,12 @@ def test_another_rung_names_its_stock_backend() -> None:
 
 def test_a_rung_without_a_backend_is_looked_for_under_inductor_then_by_settings() -> None:
     texts = [
-        one.text for one in candidates(case_of(relu_record(), rung="inductor_nofuse")) if one.entry == "torch.compile"
+        candidate.text
+        for candidate in candidates(case_of(relu_record(), rung="inductor_nofuse"))
+        if candidate.entry == "torch.compile"
     ]
     assert ["max_fusion_size" in text for text in texts] == [False, True]
-    modes = [one.text for one in candidates(case_of(relu_record(), rung="lite"))]
+    modes = [candidate.text for candidate in candidates(case_of(relu_record(), rung="lite"))]
     assert '**({"mode": "lite"} if FAULT else {"backend": "eager"})' in modes[0] and len(modes) == 3
     assert all('list_mode_options("lite")' in text for text in modes[1:])
 
@@ -264,7 +266,7 @@ def test_random_ops_are_drawn_as_eager_draws_them() -> None:
 def test_what_a_module_changes_is_in_no_cache() -> None:
     off = "torch._inductor.config.force_disable_caches = True"
     case = replace(case_of(relu_record(None)), imports=("planted",), off="left out")
-    texts = {bool(one.case.imports): one.text for one in candidates(case)}
+    texts = {bool(candidate.case.imports): candidate.text for candidate in candidates(case)}
     assert f"\n{off}" in texts[True], "with and without the module"
     assert off not in texts[False]
 

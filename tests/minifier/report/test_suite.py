@@ -137,8 +137,13 @@ def test_a_planted_bug_fails_as_a_test(tmp_path: Path, capsys: pytest.CaptureFix
     about = {"signature": msgspec.to_builtins(ACCURACY), "original": {"nodes": 9}}
     (folder / "case.json").write_text(json.dumps(about))
     assert graphdbg(["report", str(tmp_path / "out"), "--as-test", "-o", str(tmp_path / "test"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     failure = identity(ACCURACY, [("call_function", "aten.relu.default")], reduced=True)
-    assert (told["failed"], told["times"], told["passes_in_eager"], told["signature_id"]) == (3, 3, True, failure.id)
+    assert (document["failed"], document["times"], document["passes_in_eager"], document["signature_id"]) == (
+        3,
+        3,
+        True,
+        failure.id,
+    )
     assert len(run((tmp_path / "test" / as_test.NAME).read_text()).failures) == 1
     assert graphdbg(["report", str(tmp_path / "out"), "--as-test", "-o", str(tmp_path / "test")]) == 2

@@ -65,32 +65,32 @@ def test_a_repro_is_run_under_the_torch_that_was_named(tmp_path: Path, capsys: p
     out = out_with(tmp_path / "small")
     old, new = (python_with(tmp_path / name, f"__version__ = '{name}'") for name in ("9.8", "9.9"))
     assert verify(out, "--python", old, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["repro"], told["shown"], told["times"], told["torch"], told["codes"]) == (
+    document = json.loads(capsys.readouterr().out)
+    assert (document["repro"], document["shown"], document["times"], document["torch"], document["codes"]) == (
         "shows",
         3,
         3,
         "9.8",
         [1, 1, 1],
     )
-    assert told["output"] == "BUG: as before"
+    assert document["output"] == "BUG: as before"
     assert verify(out / "repro.py", "--python", new) == 1
     assert f"the failure shows in 0 of 3 fresh processes under torch 9.9 of {new}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (None, "it has no torch"),
         ("raise OSError('libtorch.so is gone')", "its torch cannot be imported: OSError: libtorch.so is gone"),
         ("import os; os.abort()", "its torch dies when it is imported"),
     ],
 )
-def test_a_torch_that_does_not_start_is_no_failure(tmp_path: Path, text: str | None, told: str) -> None:
+def test_a_torch_that_does_not_start_is_no_failure(tmp_path: Path, text: str | None, reported: str) -> None:
     out = out_with(tmp_path / "small")
     python = str(python_with(tmp_path / "py", text))
-    found = torch_of(python, out / "repro.py")
-    assert (found.problem, Shown(out, found).exit_code) == (told, 4)
+    result = torch_of(python, out / "repro.py")
+    assert (result.problem, Shown(out, result).exit_code) == (reported, 4)
 
 
 def test_a_program_that_this_python_cannot_read_is_no_failure(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_program_that_this_python_cannot_read_is_no_failure(tmp_path: Path) ->
 )
 def test_exit_codes(codes: list[int | None], flaky: bool, code: int) -> None:
     assert (
-        Shown(Path("repro.py"), TorchThere("python", "2"), [FreshRun(one, "", 1.0) for one in codes], flaky).exit_code
+        Shown(Path("repro.py"), TorchThere("python", "2"), [FreshRun(code, "", 1.0) for code in codes], flaky).exit_code
         == code
     )
 
@@ -125,8 +125,11 @@ def test_what_was_not_written_here_needs_trust(tmp_path: Path, capsys: pytest.Ca
     out, python = out_with(tmp_path / "small"), python_with(tmp_path / "9.8", "__version__ = '9.8'")
     (out / "repro.py").write_text(SHOWS + "# mine\n")
     assert graphdbg(["verify", str(out), "--python", str(python)]) == 2
-    told = capsys.readouterr().err
-    assert "was not written on this machine, or was changed since" in told and f"graphdbg verify {out} --trust" in told
+    printed = capsys.readouterr().err
+    assert (
+        "was not written on this machine, or was changed since" in printed
+        and f"graphdbg verify {out} --trust" in printed
+    )
     assert verify(out, "--python", python, "--trust") == 0
 
 
@@ -202,8 +205,8 @@ def test_the_watch_goes_on_until_it_is_ended(
 
     monkeypatch.setattr(verify_module, "builds", built)
     assert graphdbg(["verify", str(out), "--python", str(python), "--watch", "--json"]) == 130
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["torch"], one["repro"]) for one in told] == [("9.8", "shows"), ("9.9.1", "passes")]
+    messages = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(item["torch"], item["repro"]) for item in messages] == [("9.8", "shows"), ("9.9.1", "passes")]
 
 
 def test_an_empty_program_is_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

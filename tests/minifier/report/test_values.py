@@ -87,10 +87,10 @@ def test_the_memory_around_a_view_is_made_where_an_operator_may_reach_it() -> No
 def test_inputs_that_alias_share_one_storage() -> None:
     first = TensorValue("int64", [4, 16], [17, 1], 0, storage=0, storage_bytes=68 * 8)
     second = TensorValue("int64", [4, 16], [17, 1], 1, storage=0, storage_bytes=68 * 8)
-    one, other = made(source_of([Slot("a", first), Slot("b", second)], "seeded"))
-    assert one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
-    assert one.untyped_storage().nbytes() == 68 * 8
-    assert torch.equal(one[:, 1:], other[:, :-1])
+    item, other = made(source_of([Slot("a", first), Slot("b", second)], "seeded"))
+    assert item.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    assert item.untyped_storage().nbytes() == 68 * 8
+    assert torch.equal(item[:, 1:], other[:, :-1])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int8", "uint8", "bool", "int32"])
@@ -118,9 +118,9 @@ def test_large_or_strided_tensors_go_to_the_file_beside(tmp_path: Path) -> None:
     view = TensorValue("float32", [3, 4], [20, 2], 5)
     held = stored(store, values.numpy().tobytes(), view)
     source = source_of([Slot("x", view, stored=held), Slot("y", view, stored=held)], "literal", store.get)
-    one, other = made(source)
-    assert torch.equal(one, values.as_strided((3, 4), (20, 2), 5))
-    assert one.data_ptr() == other.data_ptr()
+    item, other = made(source)
+    assert torch.equal(item, values.as_strided((3, 4), (20, 2), 5))
+    assert item.data_ptr() == other.data_ptr()
     path = tmp_path / "repro.safetensors"
     path.write_bytes(sidecar_bytes(source.file))
     assert torch.equal(load_file(path)["0"].view(torch.float32), values)

@@ -51,10 +51,10 @@ def test_the_environment_is_clean_and_each_cache_its_own(tmp_path: Path, monkeyp
     monkeypatch.setenv("TORCH_LOGS", "+dynamo")
     monkeypatch.setenv("MY_TOKEN", "secret")
     seen = [json.loads(trial.output) for trial in fresh.run_many(program(tmp_path, ENVIRONMENT), 2)]
-    for one in seen:
-        assert not {"GRAPHDBG", "TORCH_LOGS", "MY_TOKEN"} & set(one["env"])
-        assert one["cwd"] == []
-        assert one["env"]["PATH"] == os.environ["PATH"]
+    for item in seen:
+        assert not {"GRAPHDBG", "TORCH_LOGS", "MY_TOKEN"} & set(item["env"])
+        assert item["cwd"] == []
+        assert item["env"]["PATH"] == os.environ["PATH"]
 
 
 def test_folders_of_the_run_do_not_reach_the_output(tmp_path: Path) -> None:

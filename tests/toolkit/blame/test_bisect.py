@@ -108,7 +108,7 @@ def test_a_pass_of_inductors_own(recorded: Path, server: ForkServer) -> None:
         "remove_noop_ops",
         True,
     )
-    assert [one.verdict for one in result.rows if one.subsystem in first.subsystem.split(", ")] == ["same", "same"]
+    assert [row.verdict for row in result.rows if row.subsystem in first.subsystem.split(", ")] == ["same", "same"]
     assert first.workaround is not None
     assert first.workaround.verified
     assert first.workaround.code.endswith("disabled_passes = 'remove_noop_ops'")
@@ -183,11 +183,11 @@ def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path,
     assert result.reproduced
     assert "--max-time" in result.stopped
     assert "before the search ended" in result.sentence
-    told: list[str] = []
+    messages: list[str] = []
 
     def narrate(text: str) -> None:
-        told.append(text)
-        if len(told) == 3:
+        messages.append(text)
+        if len(messages) == 3:
             raise KeyboardInterrupt
 
     result = found(recorded / "0_0/joint_passed", server, "planted_crash", narrate=narrate)
@@ -259,7 +259,7 @@ def test_the_command_touches_nothing_of_the_users(recorded: Path, tmp_path: Path
     data = json.loads(done.stdout)
     assert data["findings"][0]["name"] == "post_grad_custom_post_pass"
     assert data["probe_count"] == len(data["probes"])
-    assert all(one["verdict"] in ("same", "gone", "other") and one["seconds"] > 0 for one in data["probes"])
+    assert all(probe["verdict"] in ("same", "gone", "other") and probe["seconds"] > 0 for probe in data["probes"])
     assert data["probes"][0]["disabled"]
     assert "all of post_grad_passes off" in done.stderr
     assert digest(cache) == before
@@ -287,7 +287,7 @@ def test_more_faults(recorded: Path, server: ForkServer, planted: str, stage: st
     if planted == "planted_pattern":
         assert "larger_tanh" in first.detail
     if planted == "planted_lowering":
-        assert all(one.kind == "lowering" for one in result.findings)
+        assert all(finding.kind == "lowering" for finding in result.findings)
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_both_halves_of_a_training_graph(recorded_script: Callable[..., Path], s
     result = found(run / "0_0/joint", server, "planted_builtin_pass")
     assert result.findings[0].name == "remove_noop_ops"
     result = found(run / "0_0/dynamo", server, "planted_lowering")
-    assert {one.half for one in result.findings[0].applications} == {"forward", "backward"}
+    assert {application.half for application in result.findings[0].applications} == {"forward", "backward"}
     assert result.findings[0].alone
 
 

@@ -44,9 +44,9 @@ def test_another_failure_is_stepped_around(count: int, data: st.DataObject) -> N
 
 
 def test_where_nothing_decides_the_range_is_left() -> None:
-    found = last_needed(40, lambda on: "other" if 10 <= on <= 30 else "same" if on > 30 else "gone")
-    assert found.low <= 10
-    assert found.high >= 30
+    result = last_needed(40, lambda on: "other" if 10 <= on <= 30 else "same" if on > 30 else "gone")
+    assert result.low <= 10
+    assert result.high >= 30
 
 
 @given(st.integers(1, 200).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
@@ -95,8 +95,8 @@ def test_what_the_failure_stays_without() -> None:
 def test_what_is_to_blame_is_said_in_a_whole_sentence(alone: bool, end: str) -> None:
     off = [Application("decomposition", name="aten.celu.default")]
     said = finding_text("decomposition", off, off, alone)
-    found = _sentence(Culprit("decomposition", "decomposition", "aten.celu.default", said, alone=alone))
-    assert found == f"To blame is the decomposition of aten.celu.default{end}"
+    result = _sentence(Culprit("decomposition", "decomposition", "aten.celu.default", said, alone=alone))
+    assert result == f"To blame is the decomposition of aten.celu.default{end}"
 
 
 @pytest.mark.parametrize(("without", "kind"), [("same", "aot"), ("other", "decomposed")])
@@ -112,8 +112,8 @@ def test_aotautograd_is_blamed_alone_only_where_the_failure_stays_without_decomp
         result=SimpleNamespace(rows=[]),
         saved=SimpleNamespace(run=None, stage="dynamo"),
     )
-    (found,) = _backend(asking)
-    assert found.kind == kind and ("no decomposition explains it" in found.sentence) == (kind == "aot")
+    (result,) = _backend(asking)
+    assert result.kind == kind and ("no decomposition explains it" in result.sentence) == (kind == "aot")
 
 
 def test_nothing_is_narrowed_where_nothing_was_applied() -> None:

@@ -43,9 +43,9 @@ Plant = Callable[..., str]
 
 
 def by_node(graph: SavedGraph, **options: Any) -> ByNode:
-    found = bisect(graph, by="node", **options)
-    assert found.by_node is not None
-    return found.by_node
+    bisected = bisect(graph, by="node", **options)
+    assert bisected.by_node is not None
+    return bisected.by_node
 
 
 @pytest.fixture(scope="module")
@@ -112,21 +112,23 @@ def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
 ) -> None:
     run = open_run(recorded)
     backward = run.graph("0_0/backward")
-    node = [one for one in backward.record.graph.nodes if one.target == "aten.sub.Tensor"][-1]
-    told: list[str] = []
-    found = by_node(
-        run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, narrate=told.append
+    node = [node for node in backward.record.graph.nodes if node.target == "aten.sub.Tensor"][-1]
+    messages: list[str] = []
+    search = by_node(
+        run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, narrate=messages.append
     )
-    assert found.status == "found"
-    assert found.node is not None
-    assert (found.id, found.node.name, found.alone) == ("0_0/backward", node.name, True)
-    assert found.error == pytest.approx(0.05, rel=0.5)
-    assert found.forward is not None
-    assert found.forward.line.startswith("train.py:")
-    assert "make_fallback(torch.ops.aten.sub.Tensor" in found.work_around
-    assert found.compiles <= found.budget == math.floor(2 * math.log2(found.nodes) + 4)
-    assert sum(line.startswith("compile ") for line in told) == found.compiles  # one for the forward, which is right
-    assert f"`{node.name}`" in found.sentence
+    assert search.status == "found"
+    assert search.node is not None
+    assert (search.id, search.node.name, search.alone) == ("0_0/backward", node.name, True)
+    assert search.error == pytest.approx(0.05, rel=0.5)
+    assert search.forward is not None
+    assert search.forward.line.startswith("train.py:")
+    assert "make_fallback(torch.ops.aten.sub.Tensor" in search.work_around
+    assert search.compiles <= search.budget == math.floor(2 * math.log2(search.nodes) + 4)
+    assert (
+        sum(line.startswith("compile ") for line in messages) == search.compiles
+    )  # one for the forward, which is right
+    assert f"`{node.name}`" in search.sentence
 
 
 @pytest.mark.long
@@ -134,12 +136,12 @@ def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
     graph = saved(folder / "node", net, *given(12))
-    found = by_node(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
-    assert found.node is not None
-    assert (found.status, found.node.name, found.alone, found.compiles) == ("found", "mul_7", True, 4)
-    assert found.node.line.startswith("model.py:")
-    assert "make_fallback(torch.ops.aten.mul.Tensor" in found.work_around
-    assert found.sentence.startswith("First wrong node: `mul_7` (model.py:")
+    search = by_node(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
+    assert search.node is not None
+    assert (search.status, search.node.name, search.alone, search.compiles) == ("found", "mul_7", True, 4)
+    assert search.node.line.startswith("model.py:")
+    assert "make_fallback(torch.ops.aten.mul.Tensor" in search.work_around
+    assert search.sentence.startswith("First wrong node: `mul_7` (model.py:")
 
 
 @pytest.mark.slow
@@ -147,11 +149,11 @@ def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
     graph = saved(folder / "damped", lambda x: [x + 1e-7 * torch.tanh(x)], torch.linspace(-1, 1, 32).reshape(4, 8))
-    found = by_node(graph, imports=[plant("planted_node", NODE="tanh", FACTOR=1.3)], server=server)
-    assert found.text == "ok"  # of the results
-    assert found.node is not None
-    assert (found.status, found.node.name, found.alone, found.verdict.exit_code) == ("found", "tanh", True, 1)
-    assert any("damps" in note for note in found.notes)
+    search = by_node(graph, imports=[plant("planted_node", NODE="tanh", FACTOR=1.3)], server=server)
+    assert search.text == "ok"  # of the results
+    assert search.node is not None
+    assert (search.status, search.node.name, search.alone, search.verdict.exit_code) == ("found", "tanh", True, 1)
+    assert any("damps" in note for note in search.notes)
     assert by_node(graph, server=server).status == "nothing"
 
 
@@ -160,34 +162,34 @@ def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
     graph = saved(folder / "pairs", net, *given(4))
-    found = by_node(graph, imports=[plant("planted_pair", COUNT=2)], server=server)
-    assert found.status == "found"
-    assert found.node is not None
-    assert found.alone is False
-    assert "sigmoid_2" in {found.node.name, *(one.name for one in found.group)}
-    assert len(found.group) <= 2
-    assert "only fused with" in found.sentence
-    assert found.compiles <= found.budget
+    search = by_node(graph, imports=[plant("planted_pair", COUNT=2)], server=server)
+    assert search.status == "found"
+    assert search.node is not None
+    assert search.alone is False
+    assert "sigmoid_2" in {search.node.name, *(item.name for item in search.group)}
+    assert len(search.group) <= 2
+    assert "only fused with" in search.sentence
+    assert search.compiles <= search.budget
 
 
 @pytest.mark.long
 def test_a_lowering_that_raises_is_named_by_its_exception(folder: Path, server: ForkServer, plant: Plant) -> None:
     graph = saved(folder / "raises", net, *given(3))
-    found = by_node(graph, imports=[plant("planted_op", KIND="raise", NODE="relu_1")], server=server)
-    assert (found.status, found.sort, found.compiles) == ("found", "crash", 2)
-    assert found.node is not None
-    assert found.node.name == "relu_1"
-    assert "make_fallback(torch.ops.aten.relu.default" in found.work_around
+    search = by_node(graph, imports=[plant("planted_op", KIND="raise", NODE="relu_1")], server=server)
+    assert (search.status, search.sort, search.compiles) == ("found", "crash", 2)
+    assert search.node is not None
+    assert search.node.name == "relu_1"
+    assert "make_fallback(torch.ops.aten.relu.default" in search.work_around
 
 
 @pytest.mark.slow
 def test_a_compiler_that_dies_is_cut_down_to_the_node(folder: Path, server: ForkServer, plant: Plant) -> None:
     graph = saved(folder / "dies", net, *given(4))
-    found = by_node(graph, imports=[plant("planted_op", KIND="segfault", NODE="relu_2")], server=server)
-    assert (found.status, found.sort, found.alone) == ("found", "signal", True)
-    assert found.node is not None
-    assert found.node.name == "relu_2"
-    assert found.compiles <= found.budget
+    search = by_node(graph, imports=[plant("planted_op", KIND="segfault", NODE="relu_2")], server=server)
+    assert (search.status, search.sort, search.alone) == ("found", "signal", True)
+    assert search.node is not None
+    assert search.node.name == "relu_2"
+    assert search.compiles <= search.budget
 
 
 @pytest.mark.slow
@@ -197,21 +199,21 @@ def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer)
         return [(torch.relu(y.sum(0)) * 2).exp() @ w, y.cos()]
 
     graph = saved(folder / "no_code", one_relu, *given(1), **{"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
-    found = by_node(graph, server=server)
-    assert found.status == "found"
-    assert found.node is not None
-    assert found.node.name == "relu"
-    assert found.compiles <= found.budget
+    search = by_node(graph, server=server)
+    assert search.status == "found"
+    assert search.node is not None
+    assert search.node.name == "relu"
+    assert search.compiles <= search.budget
 
 
 def test_a_nan_of_eagers_own_is_not_the_compilers(
     folder: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = saved(folder / "nan", lambda x: [torch.log(x - 5).sum(-1) + 1], given(0)[0])
-    found = by_node(graph, server=server)
-    assert (found.status, found.verdict.exit_code, found.compiles) == ("nothing", 0, 1)
-    assert found.nan_origins[0]["node"] == "log"
-    assert any("eager itself gives NaN, first at `log`" in note for note in found.notes)
+    search = by_node(graph, server=server)
+    assert (search.status, search.verdict.exit_code, search.compiles) == ("nothing", 0, 1)
+    assert search.nan_origins[0]["node"] == "log"
+    assert any("eager itself gives NaN, first at `log`" in note for note in search.notes)
 
 
 @pytest.mark.slow
@@ -231,9 +233,9 @@ def test_the_local_test_blames_the_node_and_not_what_comes_after() -> None:
     gm = make_fx(f)(x)
     wrong = (x * 3).exp() * 1.01
     got = {"mul": x * 3, "exp": wrong, "add": wrong + 1, "log": (wrong + 1).log()}
-    found = departures(gm, [x], got, seed=0)
-    assert [one.name for one in found] == ["exp"]
-    assert found[0].error == pytest.approx(0.01, rel=0.1)
+    result = departures(gm, [x], got, seed=0)
+    assert [item.name for item in result] == ["exp"]
+    assert result[0].error == pytest.approx(0.01, rel=0.1)
     assert departures(gm, [x], {**got, "exp": (x * 3).exp()}, seed=0)[0].name == "add"
 
 

@@ -26,10 +26,10 @@ BUG = "cpp.inject_relu_bug_TESTING_ONLY"
 
 def layers() -> tuple[fx.GraphModule, list[Any]]:
     def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        one = (x @ w).tanh()
-        two = torch.relu(one @ w)
+        item = (x @ w).tanh()
+        two = torch.relu(item @ w)
         three = (two @ w).sin()
-        return three, one, two
+        return three, item, two
 
     torch.manual_seed(0)
     inputs = [torch.randn(4, 4), torch.randn(4, 4)]
@@ -37,9 +37,9 @@ def layers() -> tuple[fx.GraphModule, list[Any]]:
 
 
 def named(gm: fx.GraphModule, inputs: list[Any]) -> tuple[list[str], Any]:
-    found: list[str] = []
-    outcome = judge(Live(gm, inputs, ReplaySpec("inference")), "inductor", watch=lambda: noticed(found, gm))
-    return found, outcome
+    results: list[str] = []
+    outcome = judge(Live(gm, inputs, ReplaySpec("inference")), "inductor", watch=lambda: noticed(results, gm))
+    return results, outcome
 
 
 @pytest.mark.usefixtures("no_order_of_draws")
@@ -61,9 +61,9 @@ def test_a_healthy_graph_with_several_draws_departs_nowhere(tmp_path: Path) -> N
 def test_a_refused_kernel_names_its_nodes() -> None:
     gm, inputs = layers()
     with inductor_config.patch({BUG: "compile_error"}):
-        found, outcome = named(gm, inputs)
+        result, outcome = named(gm, inputs)
     assert outcome.signature.kind == "crash"
-    assert found == ["relu"]
+    assert result == ["relu"]
 
 
 def test_the_node_that_is_lowered_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,20 +74,20 @@ def test_the_node_that_is_lowered_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
     gm, inputs = layers()
     monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, refuse)
-    found, outcome = named(gm, inputs)
+    result, outcome = named(gm, inputs)
     assert outcome.signature.kind == "crash"
-    assert found == ["sin"]
+    assert result == ["sin"]
 
 
 @pytest.mark.long
 def test_the_earliest_wrong_output_is_named() -> None:
     gm, inputs = layers()
     with inductor_config.patch({BUG: "accuracy"}):
-        found, outcome = named(gm, inputs)
-    assert found == []
+        result, outcome = named(gm, inputs)
+    assert result == []
     assert first_wrong(gm, outcome) == ["relu"]
-    found, outcome = named(gm, inputs)
-    assert (found, first_wrong(gm, outcome)) == ([], [])
+    result, outcome = named(gm, inputs)
+    assert (result, first_wrong(gm, outcome)) == ([], [])
 
 
 def test_a_single_wrong_output_says_nothing_about_the_place() -> None:

@@ -71,22 +71,22 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
 
 @pytest.mark.slow
 def test_a_rounding_has_the_operator_and_the_setting(recorded_script: Callable[..., Path], server: ForkServer) -> None:
-    found = triage_run(open_run(recorded_script(TRIP, inputs="first")), server=server)
-    assert (found.verdict.verdict, found.verdict.exit_code) == ("rounding", 0)
-    assert found.verdict.workaround == (
+    result = triage_run(open_run(recorded_script(TRIP, inputs="first")), server=server)
+    assert (result.verdict.verdict, result.verdict.exit_code) == ("rounding", 0)
+    assert result.verdict.workaround == (
         "import torch._inductor.config\ntorch._inductor.config.emulate_precision_casts = True"
     )
-    assert found.verdict.where is not None
-    assert found.verdict.where.line.endswith(":4")
-    assert found.verdict.next[0].endswith("--check rounding")
+    assert result.verdict.where is not None
+    assert result.verdict.where.line.endswith(":4")
+    assert result.verdict.next[0].endswith("--check rounding")
 
 
 @pytest.mark.slow  # test_by_node verifies such a work-around
 def test_a_wrong_lowering_is_left_to_eager(recorded_script: Callable[..., Path], server: ForkServer) -> None:
     saved = load_graph(recorded_script(NET, inputs="first") / "0_0/inference")
-    found = triage(saved, imports=["planted_lowering"], server=server)
-    assert (found.verdict.verdict, found.verdict.fault) == ("fails", "compiler")
-    assert "make_fallback(torch.ops.aten.tanh.default" in (found.verdict.workaround or "")
+    result = triage(saved, imports=["planted_lowering"], server=server)
+    assert (result.verdict.verdict, result.verdict.fault) == ("fails", "compiler")
+    assert "make_fallback(torch.ops.aten.tanh.default" in (result.verdict.workaround or "")
 
 
 @pytest.mark.long
@@ -100,8 +100,8 @@ def test_the_function_of_a_node(
     from graphdbg.toolkit.rungs import rung
 
     saved = load_graph(recorded_script(GELU.replace("ACT", written), inputs="first") / "0_0/dynamo")
-    (found,) = functions(saved, ["gelu", "gelu"])
-    assert (found.name, found.nodes) == (name, nodes)
+    (result,) = functions(saved, ["gelu", "gelu"])
+    assert (result.name, result.nodes) == (name, nodes)
     case = Case.at(saved.path).live(seed=0)
     asked: list[list[str]] = []
 
@@ -110,7 +110,7 @@ def test_the_function_of_a_node(
             asked.append([node.name for node in gm.graph.nodes if node.op == "call_function"])
             return self.inner.build(gm, fake_inputs, spec)
 
-    compiled = Uncompiled(Seen(rung("nop")), found.nodes).build(copy_graph(case.gm), case.inputs, case.spec)
+    compiled = Uncompiled(Seen(rung("nop")), result.nodes).build(copy_graph(case.gm), case.inputs, case.spec)
     assert torch.equal(compiled([*case.inputs])[0], case.gm(*case.inputs)[0])
     assert asked == [["linear"], ["linear"]]
 
@@ -122,8 +122,8 @@ def test_one_function_is_left_uncompiled(
 ) -> None:
     script = GELU.replace("ACT", written)
     saved = load_graph(recorded_script(script, inputs="first") / "0_0/dynamo")
-    found = triage(saved, imports=["planted_pre_grad_crash"], server=server)
-    lines = found.verdict.workaround or ""
+    result = triage(saved, imports=["planted_pre_grad_crash"], server=server)
+    lines = result.verdict.workaround or ""
     if written == "Mine()":
         assert lines.startswith("# @torch.compiler.disable above `def act` of ")
         pasted = script.replace("def act", "@torch.compiler.disable\ndef act")
@@ -145,8 +145,8 @@ def test_one_function_is_left_uncompiled(
 def test_what_would_take_long_is_named_and_not_done(recorded_script: Callable[..., Path], server: ForkServer) -> None:
     saved = load_graph(recorded_script(NET, inputs="first") / "0_0/inference")
     record = judged(Signature("crash", "compile"), "inductor")
-    found = eased(saved, server, How(), record, 60.0, 600.0)
-    assert (found.workaround, found.next[-1].endswith("--workaround")) == (None, True)
+    result = eased(saved, server, How(), record, 60.0, 600.0)
+    assert (result.workaround, result.next[-1].endswith("--workaround")) == (None, True)
     model = fails("nan", "eager", "")
     assert eased(saved, server, How(), model, 0.0, 600.0) is model
 

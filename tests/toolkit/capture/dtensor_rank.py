@@ -35,8 +35,8 @@ def main(rank: int, rendezvous: str, case: str) -> None:
     placements = {"0.weight": Shard(0), "0.bias": Shard(0), "2.weight": Shard(1), "2.bias": Replicate()}
     for name, value in list(model.named_parameters()):
         part = model.get_submodule(name.rpartition(".")[0])
-        made = torch.nn.Parameter(distribute_tensor(value.detach(), mesh, [placements[name]]))
-        setattr(part, name.rpartition(".")[2], made)
+        parameter = torch.nn.Parameter(distribute_tensor(value.detach(), mesh, [placements[name]]))
+        setattr(part, name.rpartition(".")[2], parameter)
     x = distribute_tensor(torch.randn(3, 4), mesh, [Replicate()])
     model.append(Gathered())
     # on torch 2.11 the first trace has dead nodes of DTensor's own, while it learns the layouts
@@ -48,7 +48,7 @@ def main(rank: int, rendezvous: str, case: str) -> None:
     out = model(x)
     out.backward(distribute_tensor(torch.ones(3, 2), mesh, out.placements))
     weight: Any = model[0].weight
-    told = {
+    messages = {
         "equal": ours.module.code == theirs.code
         and [(n.name, str(n.meta.get("desc"))) for n in ours.module.graph.nodes]
         == [(n.name, str(n.meta.get("desc"))) for n in theirs.graph.nodes],
@@ -57,7 +57,7 @@ def main(rank: int, rendezvous: str, case: str) -> None:
         "local": list(weight.to_local().shape),
         "is_dtensor": isinstance(out, DTensor),
     }
-    Path(f"{case}.json").write_text(json.dumps(told))
+    Path(f"{case}.json").write_text(json.dumps(messages))
     dist.destroy_process_group()
 
 

@@ -60,8 +60,8 @@ register_dataclass(Pair)
 
 
 def dataclasses_in_and_out(pair: Pair, *, power: int = 1, flag: bool = False, name: str | None = None) -> Pair:
-    made = pair.one**power
-    return Pair(made if flag and name == "yes" else -made, [pair.two[0] @ pair.two[1]])
+    result = pair.one**power
+    return Pair(result if flag and name == "yes" else -result, [pair.two[0] @ pair.two[1]])
 
 
 def writes(x: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
@@ -257,7 +257,7 @@ PROGRAMS: dict[str, tuple[Any, Arguments]] = {
 def arguments(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The function of a program with its positional and keyword arguments."""
     f, make = PROGRAMS[name]
-    made = make()
-    if len(made) == 2 and isinstance(made[0], tuple) and isinstance(made[1], dict):
-        return f, made[0], made[1]
-    return f, made, {}
+    result = make()
+    if len(result) == 2 and isinstance(result[0], tuple) and isinstance(result[1], dict):
+        return f, result[0], result[1]
+    return f, result, {}

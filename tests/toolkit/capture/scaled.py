@@ -55,7 +55,7 @@ class Scaled(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
-            made = cls(func(args[0].values_), func(args[0].scale_))
-            return return_and_correct_aliasing(func, args, kwargs, made)
+            result = cls(func(args[0].values_), func(args[0].scale_))
+            return return_and_correct_aliasing(func, args, kwargs, result)
         plain = torch.utils._pytree.tree_map_only(cls, cls.plain, (args, kwargs))
         return func(*plain[0], **plain[1])

@@ -83,7 +83,7 @@ def test_inputs_and_outputs_are_described() -> None:
     roles = [item.role for item in captured.inputs_described]
     assert roles == ["parameter"] * 4 + ["buffer"] * 3 + ["user", "tangent"]
     assert "0.weight" in captured.inputs_described[0].source
-    kinds = [one.kind for one in captured.outputs_described]
+    kinds = [output.kind for output in captured.outputs_described]
     assert kinds[:8] == ["mutation"] * 3 + ["user"] + ["gradient"] * 4
     assert len(captured.mutated) == 3
     assert captured.mutated[0] == "1.running_mean"
@@ -98,7 +98,7 @@ def test_writes_become_outputs_or_stay() -> None:
     functional = inference_graph(f, args)
     targets = {str(node.target) for node in functional.module.graph.nodes}
     assert "aten.copy_.default" not in targets
-    assert [one.kind for one in functional.outputs_described] == ["mutation", "user"]
+    assert [output.kind for output in functional.outputs_described] == ["mutation", "user"]
     assert functional.mutated == ["args[0]"]
     kept = inference_graph(f, args, keep_mutations=True)
     assert "aten.copy_.default" in {str(node.target) for node in kept.module.graph.nodes}
@@ -111,12 +111,12 @@ def test_the_graph_computes_what_the_function_does() -> None:
     values = captured.values()
     count = captured.compile_kwargs["num_fwd_outputs"]
     with torch.no_grad():
-        made = captured.module(values[:-1], values[-1:])
-    made = torch.utils._pytree.tree_leaves(made)
+        result = captured.module(values[:-1], values[-1:])
+    result = torch.utils._pytree.tree_leaves(result)
     expected = model(x)
     expected.backward(values[-1])
-    assert torch.equal(made[0], expected)
-    for value, parameter in zip(made[count:], model.parameters(), strict=False):
+    assert torch.equal(result[0], expected)
+    for value, parameter in zip(result[count:], model.parameters(), strict=False):
         assert torch.equal(value, parameter.grad)  # type: ignore[arg-type]
 
 

@@ -33,10 +33,10 @@ def train(maker: Callable[[], hooked_models.Made], steps: int = 2) -> tuple[list
     return [parameter.grad for parameter in module.parameters()], log
 
 
-def same(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.dtype == other.dtype and one.stride() == other.stride() and torch.equal(one, other)
+def same(item: Any, other: Any) -> bool:
+    if item is None or other is None:
+        return item is other
+    return item.dtype == other.dtype and item.stride() == other.stride() and torch.equal(item, other)
 
 
 FAST = (hooked_models.mlp, hooked_models.checkpointed)
@@ -53,7 +53,7 @@ def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(
     grads, log = train(maker)
     with capturing() as captures:
         watched, seen = train(maker)
-    assert all(same(one, other) for one, other in zip(grads, watched, strict=True))
+    assert all(same(item, other) for item, other in zip(grads, watched, strict=True))
     assert seen == log
     first, second = captures  # the second adds to gradients that are there
     assert first.uncaptured == second.uncaptured == ""
@@ -64,8 +64,8 @@ def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(
         assert all(name.endswith(".grad") for name in outputs)
         outputs.pop("unnamed.grad", None)  # an input of the model that wants a gradient
         assert len(outputs) == sum(grad is not None for grad in wanted)
-        made = sorted((tuple(value.shape), value.double().sum().item()) for value in outputs.values())
-        assert made == sorted(
+        ordered = sorted((tuple(value.shape), value.double().sum().item()) for value in outputs.values())
+        assert ordered == sorted(
             (tuple(value.shape), value.double().sum().item()) for value in wanted if value is not None
         )
 
@@ -118,12 +118,12 @@ def test_inputs_are_named_for_what_they_are() -> None:
 def test_the_passes_are_seen_and_can_be_left_out() -> None:
     with capturing() as captures:
         train(hooked_models.mlp, steps=1)
-    reports = {one.name: one for one in captures[0].passes}
+    reports = {own_pass.name: own_pass for own_pass in captures[0].passes}
     assert set(reports) <= {name for name, _ in PASSES}
     assert reports["accumulate_grad_in_eager_order"].moved > 0
     with capturing(skip=["accumulate_grad_in_eager_order"]) as skipped:
         train(hooked_models.mlp, steps=1)
-    assert next(one for one in skipped[0].passes if one.name == "accumulate_grad_in_eager_order").skipped
+    assert next(own_pass for own_pass in skipped[0].passes if own_pass.name == "accumulate_grad_in_eager_order").skipped
 
     def places(graph: Any) -> list[int]:
         return [index for index, node in enumerate(graph.nodes) if node.target is t.call_accumulate_grad]
@@ -199,8 +199,8 @@ def test_a_failing_hook_fails_as_it_would_and_what_ran_is_recorded() -> None:
         net(torch.ones(2, 3)).sum().backward()
     (backward,) = captures
     assert isinstance(backward.error, ValueError)
-    made = {name.removeprefix("Sequential.") for name in backward.outputs}  # other tests' modules may be alive
-    assert "2.weight.grad" in made and "0.weight.grad" not in made
+    names = {name.removeprefix("Sequential.") for name in backward.outputs}  # other tests' modules may be alive
+    assert "2.weight.grad" in names and "0.weight.grad" not in names
 
 
 def test_two_threads_get_their_own_gradients() -> None:
@@ -354,12 +354,12 @@ def test_a_compiled_part_is_part_of_the_graph_and_hooks_that_run_no_operator_are
         loss(2).backward()
     assert not captures.reasons and len(seen) == 2
     assert all(
-        same(one, other) for one, other in zip(wanted, [scale.grad, net.weight.grad, net.bias.grad], strict=True)
+        same(item, other) for item, other in zip(wanted, [scale.grad, net.weight.grad, net.bias.grad], strict=True)
     )
     (backward,) = captures
     with torch.no_grad():
-        made = backward.module(*backward.values)
-    assert sorted(value.sum().item() for value in made) == sorted(
+        result = backward.module(*backward.values)
+    assert sorted(value.sum().item() for value in result) == sorted(
         grad.sum().item() for grad in wanted if grad is not None
     )
     cos = next(node for node in backward.module.graph.nodes if node.target is torch.ops.aten.cos.default)
@@ -443,7 +443,7 @@ def test_on_a_gpu_gradients_are_those_of_eager_and_numbers_are_moved_for_cuda_gr
         watched = run()
     assert all(map(torch.equal, plain, watched))
     (backward,) = captures
-    report = next(one for one in backward.passes if one.name == "cpu_scalars_to_gpu")
+    report = next(own_pass for own_pass in backward.passes if own_pass.name == "cpu_scalars_to_gpu")
     assert report.moved > 0
     with torch.no_grad():
         outputs = backward.module(*backward.values)
@@ -469,8 +469,8 @@ def test_sizes_that_change_become_symbols(tmp_path: Any) -> None:
     _, second = captures  # the third and fourth are the second's graph
     assert second.reason.endswith("; what differs is a symbol now")
     with torch.no_grad():
-        for one in captures:  # the graph with symbols is right for both sizes
-            assert all(map(torch.equal, second.module(*one.values), one.module(*one.values)))
+        for capture in captures:  # the graph with symbols is right for both sizes
+            assert all(map(torch.equal, second.module(*capture.values), capture.module(*capture.values)))
     saved = graphdbg.load_graph(second.save(tmp_path / "case"))
     assert [symbol.hint for symbol in saved.record.symbols] == [7]
     assert graphdbg.replay(saved, rung="eager").text == "ok"

@@ -61,12 +61,12 @@ def test_a_text_that_was_not_edited_is_the_same_graph(tmp_path: Path) -> None:
     assert known(again) == known(saved)
     assert (again.stage, again.record.config) == (saved.stage, saved.record.config)
     assert [symbol.name for symbol in again.record.symbols] == [symbol.name for symbol in saved.record.symbols]
-    one, other = (which.module()(*which.inputs()) for which in (saved, again))
-    assert torch.equal(one[0], other[0]) and torch.equal(again.inputs()[0], GIVEN[0])
+    item, other = (which.module()(*which.inputs()) for which in (saved, again))
+    assert torch.equal(item[0], other[0]) and torch.equal(again.inputs()[0], GIVEN[0])
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reported"),
     [
         (
             "aten.relu.default(",
@@ -84,7 +84,7 @@ def test_a_text_that_was_not_edited_is_the_same_graph(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_has_its_line_told(old: str, new: str, told: str, tmp_path: Path) -> None:
+def test_what_cannot_be_has_its_line_told(old: str, new: str, reported: str, tmp_path: Path) -> None:
     saved = traced(branching, tmp_path)
     text = saved.program()
     assert old in text
@@ -92,7 +92,7 @@ def test_what_cannot_be_has_its_line_told(old: str, new: str, told: str, tmp_pat
     source.write_text(new.join(text.rsplit(old, 1)))
     with pytest.raises(UsageError) as caught:
         edited(source, saved)
-    assert re.search(told, f"{caught.value.what}: {caught.value.why}"), str(caught.value)
+    assert re.search(reported, f"{caught.value.what}: {caught.value.why}"), str(caught.value)
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def test_an_fx_graph_runnable_comes_with_its_settings_and_inputs(
     file = runnable(tmp_path)
     out = tmp_path / "case"
     assert cli.run(["import", str(file), "-o", str(out), "--trust", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert (made["kind"], made["stage"], made["notes"]) == ("fx_graph_runnable", "joint_passed", [])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["stage"], document["notes"]) == ("fx_graph_runnable", "joint_passed", [])
     saved = graphdbg.load_graph(out)
     assert saved.record.config["inductor"]["epilogue_fusion"] is False
     assert torch.equal(saved.inputs()[0], MODEL[0].weight)
@@ -65,9 +65,9 @@ def test_a_backward_without_its_values_says_so(tmp_path: Path) -> None:
         save_graph_repro(
             file, torch.fx.symbolic_trace(backward), [torch.ones(2), torch.ones(2)], "inductor", save_dir=None
         )
-    made = import_file(tmp_path / "runnable.py", tmp_path / "case", trust=True)
-    assert made.stage == "backward"
-    assert "random numbers" in made.notes[0]
+    result = import_file(tmp_path / "runnable.py", tmp_path / "case", trust=True)
+    assert result.stage == "backward"
+    assert "random numbers" in result.notes[0]
 
 
 def test_nothing_runs_without_trust(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_an_exported_program_is_saved_with_its_signature(tmp_path: Path, capsys:
     expected = program.module()(values[4], y=values[5].clone(), times=3)
     assert torch.allclose(saved.module()(*values)[-1], expected)
     assert cli.run(["show", str(tmp_path / "case"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["outputs"]
-    assert [(one["kind"], one["of"]) for one in told] == [
+    outputs = json.loads(capsys.readouterr().out)["outputs"]
+    assert [(item["kind"], item["of"]) for item in outputs] == [
         ("mutation", "seen"),
         ("mutation", "y"),
         ("user", "output[0]"),
@@ -226,7 +226,7 @@ def made_by_torch(kind: str, folder: Path, **environment: str) -> Path:
 
 def runnables(folder: Path) -> list[str]:
     """The fx_graph_runnable texts of a structured trace."""
-    found: list[str] = []
+    results: list[str] = []
     for log in folder.glob("*.log"):
         payload: list[str] | None = None
         for line in log.read_text().splitlines():
@@ -234,11 +234,11 @@ def runnables(folder: Path) -> list[str]:
                 payload.append(line[1:])
                 continue
             if payload:
-                found.append("\n".join(payload) + "\n")
+                results.append("\n".join(payload) + "\n")
             payload = [] if '"fx_graph_runnable"' in line else None
         if payload:
-            found.append("\n".join(payload) + "\n")
-    return found
+            results.append("\n".join(payload) + "\n")
+    return results
 
 
 def traced(kind: str, folder: Path) -> Path:
@@ -250,10 +250,10 @@ def traced(kind: str, folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_runnable_of_a_dynamic_graph_has_symbols(tmp_path: Path) -> None:
-    made = import_file(traced("dynamic", tmp_path), tmp_path / "case", trust=True)
+    result = import_file(traced("dynamic", tmp_path), tmp_path / "case", trust=True)
     saved = graphdbg.load_graph(tmp_path / "case")
     assert saved.record.symbols
-    assert any("which dimensions were symbols" in note for note in made.notes)
+    assert any("which dimensions were symbols" in note for note in result.notes)
     assert graphdbg.replay(saved, rung="inductor").ok
 
 
@@ -270,8 +270,8 @@ def test_a_runnable_with_an_own_operator_needs_its_module(tmp_path: Path, monkey
         import_file(file, tmp_path / "case", trust=True)
     (tmp_path / "own_ops.py").write_text(TOOLS.split("def dynamic")[0])
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    made = import_file(file, tmp_path / "case", trust=True, imports=["own_ops"])
-    assert made.nodes == 4
+    result = import_file(file, tmp_path / "case", trust=True, imports=["own_ops"])
+    assert result.nodes == 4
 
 
 @pytest.mark.slow
@@ -293,8 +293,8 @@ def test_a_minifier_launcher(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_aotinductor_leaves(tmp_path: Path) -> None:
     made_by_torch("ahead", tmp_path)
-    made = import_file(tmp_path / "ahead.py", tmp_path / "case", trust=True)
-    assert made.kind == "repro of AOTInductor"
+    result = import_file(tmp_path / "ahead.py", tmp_path / "case", trust=True)
+    assert result.kind == "repro of AOTInductor"
     saved = graphdbg.load_graph(tmp_path / "case")
     assert saved.record.config["inductor"]["epilogue_fusion"] is False
     assert [item.role for item in saved.record.inputs] == ["user"]

@@ -95,18 +95,18 @@ def targets(run: Run) -> dict[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize("kind", ["aot_eager", "inductor"])
 def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, kind, TORCH_TRACE=str(tmp_path / "trace"))
-    made = checked("import TRACE", f"import {tmp_path / 'trace'} -o {tmp_path / 'run'}", capsys)
+    result = checked("import TRACE", f"import {tmp_path / 'trace'} -o {tmp_path / 'run'}", capsys)
     graph = f"{tmp_path / 'run'}/0_1/forward"
     said = {
         name: checked(name, f"{name.partition(' ')[0]} {words}", capsys)
         for name, words in (
-            ("ls RUN", made["path"]),
-            ("ls RUN --why", f"{made['path']} --why"),
+            ("ls RUN", result["path"]),
+            ("ls RUN --why", f"{result['path']} --why"),
             ("show RUN/ID", graph),
-            ("triage RUN", f"{made['path']} --max-time 60"),
+            ("triage RUN", f"{result['path']} --max-time 60"),
         )
     }
-    assert all(one["inputs"] == OF_A_TRACE for one in (made, *said.values()))
+    assert all(item["inputs"] == OF_A_TRACE for item in (result, *said.values()))
     assert (
         "a trace tells their layout alone" in checked("triage RUN/ID", f"triage {graph} --rungs nop", capsys)["inputs"]
     )
@@ -116,10 +116,10 @@ def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys
         (tmp_path / "recording.py").write_text(PROGRAM)
         command = [sys.executable, "-m", "graphdbg", "dump", "-o", "recorded", "program.py", kind]
         assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=500).returncode == 0
-    made, recorded = targets(graphdbg.open_run(tmp_path / "run")), targets(graphdbg.open_run(tmp_path / "recorded"))
-    only = {name.partition("/")[2] for name in recorded.keys() - made.keys()}
+    result, recorded = targets(graphdbg.open_run(tmp_path / "run")), targets(graphdbg.open_run(tmp_path / "recorded"))
+    only = {name.partition("/")[2] for name in recorded.keys() - result.keys()}
     assert only <= {"joint_passed"}  # torch prints it of inference alone
-    for name, nodes in made.items():
+    for name, nodes in result.items():
         assert nodes == recorded[name], name
     values = {
         node.name: node.value for node in graphdbg.open_run(tmp_path / "run").graph("0_1/forward").record.graph.nodes
@@ -181,9 +181,9 @@ def test_two_ranks_are_two_processes(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | common, capture_output=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
     import_trace(tmp_path / "trace", tmp_path / "run")
-    found = graphdbg.open_run(tmp_path / "run")
-    assert [process.rank for process in found.processes] == [0, 1]
-    assert [saved.id for saved in found.graphs() if saved.stage == "dynamo"][::3] == ["0:0_0/dynamo", "1:0_0/dynamo"]
+    result = graphdbg.open_run(tmp_path / "run")
+    assert [process.rank for process in result.processes] == [0, 1]
+    assert [saved.id for saved in result.graphs() if saved.stage == "dynamo"][::3] == ["0:0_0/dynamo", "1:0_0/dynamo"]
     assert cli.run(["diff", str(tmp_path / "run/0:0_0/joint"), str(tmp_path / "run/1:0_0/joint")]) == 0
 
 
@@ -193,12 +193,12 @@ def test_a_debug_folder(tmp_path: Path) -> None:
     debug = tmp_path / "torch_compile_debug"
     for log in debug.rglob("*.log"):  # of a torch that writes no trace there
         log.unlink()
-    made = import_trace(debug, tmp_path / "run")
-    found = graphdbg.open_run(tmp_path / "run")
-    stages = {saved.stage for saved in found.graphs()}
+    result = import_trace(debug, tmp_path / "run")
+    outcome = graphdbg.open_run(tmp_path / "run")
+    stages = {saved.stage for saved in outcome.graphs()}
     assert stages == {"forward", "backward", "joint_passed"}
-    assert (made.kind, made.left_out) == ("folder of TORCH_COMPILE_DEBUG", [])
-    assert graphdbg.replay(found.graphs()[0], rung="inductor").ok
+    assert (result.kind, result.left_out) == ("folder of TORCH_COMPILE_DEBUG", [])
+    assert graphdbg.replay(outcome.graphs()[0], rung="inductor").ok
 
 
 def entry(kind: str, payload: str = "", sum_of: str | None = None, **fields: object) -> str:
@@ -228,8 +228,8 @@ GRAPH = """class <lambda>(torch.nn.Module):
 def test_a_graph_is_read_with_symbols_lines_and_layout(tmp_path: Path) -> None:
     log = tmp_path / "dedicated_log_torch_trace_rank_3_x.log"
     log.write_text(entry("create_symbol", symbol="s7", val="5", vr="[2, int_oo]") + entry("aot_inference_graph", GRAPH))
-    made = import_trace(log, tmp_path / "run")
-    assert (made.graphs, made.left_out) == (1, [])
+    result = import_trace(log, tmp_path / "run")
+    assert (result.graphs, result.left_out) == (1, [])
     saved = graphdbg.open_run(tmp_path / "run").graph("0_0/inference")
     assert saved.rank == 3
     assert [node.target for node in saved.record.graph.nodes][2:5] == [
@@ -237,14 +237,14 @@ def test_a_graph_is_read_with_symbols_lines_and_layout(tmp_path: Path) -> None:
         "operator.mul",
         "aten.view.default",
     ]
-    assert [(one.name, one.hint, one.lower) for one in saved.record.symbols] == [("s7", 5, 2)]
+    assert [(symbol.name, symbol.hint, symbol.lower) for symbol in saved.record.symbols] == [("s7", 5, 2)]
     assert saved.record.strings == ['  File "/home/u/model.py", line 3, in f\n    return x.sin()\n']
     assert [tuple(value.shape) for value in saved.module()(*saved.inputs())] == [(10,)]
 
 
 def test_answers_say_that_values_of_inputs_are_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = entry("create_symbol", symbol="s7", val="5", vr="[2, int_oo]") + entry("aot_inference_graph", GRAPH)
-    (tmp_path / "t.log").write_text(told)
+    reported = entry("create_symbol", symbol="s7", val="5", vr="[2, int_oo]") + entry("aot_inference_graph", GRAPH)
+    (tmp_path / "t.log").write_text(reported)
     run = f"{tmp_path / 'run'}"
     for name, line in {
         "import TRACE": f"import {tmp_path / 't.log'} -o {run}",
@@ -346,7 +346,7 @@ def test_functions_have_the_names_of_records() -> None:
 
 
 def test_a_runnable_tells_inputs_and_settings() -> None:
-    told = text.read(
+    content = text.read(
         "s3 = 4\nimport torch\ntorch._inductor.config.triton.cudagraphs = True\ntorch._dynamo.config.repro_level = 2\n"
         "class Repro(torch.nn.Module):\n    def forward(self, arg0_1, arg1_1):\n        return (arg1_1,)\n"
         "def load_args(reader):\n    reader.symint(4)  # arg0_1\n"
@@ -354,8 +354,8 @@ def test_a_runnable_tells_inputs_and_settings() -> None:
         "    reader.tensor(buf0, (2, s3), dtype=torch.float16, storage_offset=2, is_leaf=True)  # arg1_1\n"
         "load_args._version = 0\n"
     )
-    assert told.config == {"inductor": {"triton.cudagraphs": True}}
-    value = told.inputs["arg1_1"]
+    assert content.config == {"inductor": {"triton.cudagraphs": True}}
+    value = content.inputs["arg1_1"]
     assert isinstance(value, TensorValue)
     assert (value.dtype, value.shape, value.stride, value.offset, value.device) == (
         "float16",

@@ -66,10 +66,10 @@ def test_an_assigned_buffer_is_an_output(module: torch.nn.Module, name: str, tmp
     assert (captured.outputs_described[0].kind, captured.outputs_described[0].source) == ("mutation", name)
     assert captured.raw_metadata.num_mutated_inp_runtime_indices == 1
     saved = graphdbg.load_graph(captured.save(tmp_path / "case"))
-    made = saved.module()(*saved.inputs())
+    result = saved.module()(*saved.inputs())
     assert module.get_buffer(name) == 0  # capture leaves the module as it was
     expected = module(x)
-    assert torch.equal(made[0], module.get_buffer(name)) and torch.equal(made[1], expected)
+    assert torch.equal(result[0], module.get_buffer(name)) and torch.equal(result[1], expected)
     module.get_buffer(name).zero_()
 
 
@@ -108,7 +108,7 @@ def test_effects_keep_their_order() -> None:
     programs.CALLS.clear()
     captured = joint_graph(programs.in_order, (programs.leaf(3),))
     assert [item.role for item in captured.inputs_described] == ["token", "user", "tangent"]
-    assert [one.kind for one in captured.outputs_described] == ["token", "user", "gradient"]
+    assert [output.kind for output in captured.outputs_described] == ["token", "user", "gradient"]
     effects = [node for node in captured.module.graph.nodes if "with_effects" in str(node.target)]
     assert [node.args[-1] for node in effects] == ["first", "second"]
     assert effects[1].args[0].args[0] is effects[0], "the second takes the first's token"
@@ -130,7 +130,7 @@ class InBackward(torch.autograd.Function):
 def test_an_effect_of_the_backward_has_a_token_of_its_own() -> None:
     captured = joint_graph(lambda x: InBackward.apply(programs.announce(x, "forward")).sum(), (programs.leaf(3),))
     assert [item.role for item in captured.inputs_described] == ["token", "user", "tangent", "token"]
-    assert [one.kind for one in captured.outputs_described] == ["token", "user", "gradient", "token"]
+    assert [output.kind for output in captured.outputs_described] == ["token", "user", "gradient", "token"]
     assert len(captured.values()) == 4
 
 
@@ -138,7 +138,7 @@ def test_tokens_are_made_inside_where_torch_is_told_so() -> None:
     with torch._functorch.config.patch(unlift_effect_tokens=True):
         captured = inference_graph(programs.in_order, (programs.leaf(3),))
     assert [item.role for item in captured.inputs_described] == ["user"]
-    assert [(one.kind, one.source) for one in captured.outputs_described] == [("user", "output[0]")]
+    assert [(output.kind, output.source) for output in captured.outputs_described] == [("user", "output[0]")]
     targets = [str(node.target) for node in captured.module.graph.nodes]
     assert "prims._make_token.default" in targets and "prims._sink_tokens.default" in targets
 
@@ -158,9 +158,9 @@ def test_arguments_of_one_storage_keep_their_values(tmp_path: Path) -> None:
     captured = inference_graph(f, args)
     assert [item.source for item in captured.inputs_described] == ["args[0]._base", "args[2]"]
     assert torch.equal(captured.values()[0], before)
-    made = captured.module(*captured.values())
-    assert torch.equal(made[1], f(*args).detach())
-    assert torch.equal(made[0], args[0]._base)
+    result = captured.module(*captured.values())
+    assert torch.equal(result[1], f(*args).detach())
+    assert torch.equal(result[0], args[0]._base)
 
 
 def test_show_tells_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,10 +177,10 @@ def test_show_tells_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ):
         assert text in out
     assert cli.run(["show", str(tmp_path / "case"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["nodes"][0]["role"] == "parameter 0.weight"
-    assert told["outputs"][3] == {"index": 3, "name": "relu", "kind": "user", "of": "output[0]"}
-    assert told["outputs"][-1]["of"] == "1.bias" and len(told["outputs"]) == 8
+    document = json.loads(capsys.readouterr().out)
+    assert document["nodes"][0]["role"] == "parameter 0.weight"
+    assert document["outputs"][3] == {"index": 3, "name": "relu", "kind": "user", "of": "output[0]"}
+    assert document["outputs"][-1]["of"] == "1.bias" and len(document["outputs"]) == 8
 
 
 @pytest.mark.slow
@@ -205,9 +205,12 @@ def test_two_ranks_of_dtensors(tmp_path: Path) -> None:
     errors = [rank.communicate(timeout=300)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], errors
     for rank in range(2):
-        told = json.loads((tmp_path / f"case{rank}.json").read_text())
-        assert told["equal"] and told["is_dtensor"] and told["local"] == [3, 4]
-        assert told["collectives"] == ["_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default"]
+        document = json.loads((tmp_path / f"case{rank}.json").read_text())
+        assert document["equal"] and document["is_dtensor"] and document["local"] == [3, 4]
+        assert document["collectives"] == [
+            "_c10d_functional.all_reduce.default",
+            "_c10d_functional.wait_tensor.default",
+        ]
         saved = graphdbg.load_graph(tmp_path / f"case{rank}")
         assert [item.role for item in saved.record.inputs] == ["parameter"] * 4 + ["user", "tangent"]
         assert [node.name for node in saved.module().graph.nodes if "c10d" in str(node.target)] == [

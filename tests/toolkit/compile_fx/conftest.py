@@ -62,6 +62,6 @@ def planted_modules(one_server: Lender) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def server(planted_modules: Path) -> Iterator[ForkServer]:
     """It knows `planted_modules`."""
-    with opened(None, "inductor", asking.TASK) as one:
-        one.wait_ready()
-        yield one
+    with opened(None, "inductor", asking.TASK) as item:
+        item.wait_ready()
+        yield item

@@ -298,8 +298,8 @@ def compiled(case: Case, skip: tuple[str, ...] = ()) -> Pipeline:
 
 def seen(pipeline: Pipeline) -> dict[str, list[Any]]:
     """Reports of passes by `stage.pass`."""
-    found: dict[str, list[Any]] = {}
+    results: dict[str, list[Any]] = {}
     for report in pipeline.reports:
-        for one in report.passes:
-            found.setdefault(one.full_name, []).append(one)
-    return found
+        for own_pass in report.passes:
+            results.setdefault(own_pass.full_name, []).append(own_pass)
+    return results

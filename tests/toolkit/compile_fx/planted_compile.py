@@ -39,11 +39,11 @@ def _pattern() -> None:
     from torch._inductor.pattern_matcher import Arg, CallFunction, register_graph_pattern
 
     def planted(match, x):
-        (found,) = match.nodes
-        with match.graph.inserting_before(found):
-            made = match.graph.call_function(torch.ops.aten.sin.default, (x,))
-        made.meta.update(found.meta)
-        found.replace_all_uses_with(made)
+        (result,) = match.nodes
+        with match.graph.inserting_before(result):
+            outcome = match.graph.call_function(torch.ops.aten.sin.default, (x,))
+        outcome.meta.update(result.meta)
+        result.replace_all_uses_with(outcome)
         match.erase_nodes()
 
     register_graph_pattern(CallFunction(torch.ops.aten.tanh.default, Arg()), pass_dict=joint_graph.pass_patterns[0])(

@@ -17,6 +17,6 @@ def told(saved: SavedGraph, server: ForkServer, folder: Path, **asked: Any) -> C
     return compiled(saved, request, server, folder, lambda _kind, _event: None)
 
 
-def stages(found: CompileRecord, part: str) -> list[str]:
+def stages(compile_record: CompileRecord, part: str) -> list[str]:
     """The stages of a part that ran."""
-    return [row.stage for row in found.part(part).stages]
+    return [row.stage for row in compile_record.part(part).stages]

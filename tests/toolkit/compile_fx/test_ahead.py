@@ -86,9 +86,9 @@ def torch_raises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in names:
         function = getattr(stock, name)
         inner = getattr(function, "__wrapped__", function)
-        for one in {function, inner}:
-            if not one.__code__.co_freevars:
-                monkeypatch.setattr(one, "__code__", (lambda *args, **kwargs: _raise()).__code__)  # noqa: F821  set below
+        for item in {function, inner}:
+            if not item.__code__.co_freevars:
+                monkeypatch.setattr(item, "__code__", (lambda *args, **kwargs: _raise()).__code__)  # noqa: F821  set below
         monkeypatch.setattr(stock, name, raising)
     monkeypatch.setattr(stock, "_raise", raising, raising=False)
     return
@@ -121,11 +121,11 @@ def build_and_run(device: str, patches: dict[str, Any], folder: Path) -> Pipelin
     assert isinstance(package, Path)
     with torch.no_grad():
         wanted = [{name: value.clone() for name, value in model(x, bias=bias).items()} for _ in range(2)]
-    assert [float(one["calls"][0]) for one in wanted] == [1.5, 2.5]
-    if any("writes to it: what depends on calls alone" in note for one in pipeline.reports for note in one.notes):
+    assert [float(item["calls"][0]) for item in wanted] == [1.5, 2.5]
+    if any("writes to it: what depends on calls alone" in note for report in pipeline.reports for note in report.notes):
         wanted.pop()  # torch's folding at run time computes the write once, as its own packages do
     run_fresh(package, (x,), {"bias": bias}, wanted, folder)
-    assert sorted(one.name for one in folder.iterdir()) == ["net.pt2", "values.pt"]
+    assert sorted(path.name for path in folder.iterdir()) == ["net.pt2", "values.pt"]
     return pipeline
 
 
@@ -243,8 +243,8 @@ def test_the_code_is_torchs(patches: dict[str, Any], monkeypatch: pytest.MonkeyP
     with torch.no_grad():
         theirs = torchs_code(patches, monkeypatch)
         ours = our_code(patches)
-    (one,), (other,) = theirs, ours
-    assert not list(difflib.unified_diff(normal(one), normal(other), lineterm="", n=0))
+    (item,), (other,) = theirs, ours
+    assert not list(difflib.unified_diff(normal(item), normal(other), lineterm="", n=0))
 
 
 def normal(code: str) -> list[str]:

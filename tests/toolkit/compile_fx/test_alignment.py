@@ -37,8 +37,8 @@ def fakes(device: str) -> list[Any]:
 def test_gpu_inputs_are_looked_at_unless_they_stay_aligned(device: str, static: tuple[int, ...], assume: bool) -> None:
     inputs = fakes(device)
     with t.inductor_config.patch(assume_aligned_inputs=assume):
-        found = t.get_input_idxs_to_check(inputs, static)
-    assert bool(found) == (device == "cuda" and (len(static) < 14 or assume))
+        result = t.get_input_idxs_to_check(inputs, static)
+    assert bool(result) == (device == "cuda" and (len(static) < 14 or assume))
 
 
 def symbolic_offset(offset: int) -> tuple[list[torch.Tensor], ShapeEnv]:
@@ -68,16 +68,16 @@ def misaligned(*sizes: int, stride: tuple[int, ...] | None = None) -> torch.Tens
 
 def test_misaligned_input_is_copied_with_its_strides_and_told_once() -> None:
     seen: list[torch.Tensor] = []
-    told: list[str] = []
-    run = aligning(lambda inputs: seen.append(inputs[1]), [1], (), ["x", "y (model.w)"], told.append)
+    messages: list[str] = []
+    run = aligning(lambda inputs: seen.append(inputs[1]), [1], (), ["x", "y (model.w)"], messages.append)
     given = misaligned(3, 4, stride=(1, 3))
     assert given.data_ptr() % 16 == 4
     run([1, given])
     run([1, given])
     run([1, given.clone()])
-    assert [one.data_ptr() % 16 for one in seen] == [0, 0, 0]
+    assert [item.data_ptr() % 16 for item in seen] == [0, 0, 0]
     assert seen[0].stride() == (1, 3) and torch.equal(seen[0], given)
-    assert told == ["y (model.w) did not start on 16 bytes: copied where that is so"]
+    assert messages == ["y (model.w) did not start on 16 bytes: copied where that is so"]
 
 
 def test_aligned_input_is_handed_on_itself() -> None:
@@ -111,9 +111,9 @@ def report(function: Any, *inputs: Any) -> list[str]:
 
     torch._dynamo.reset()
     with torch._functorch.config.patch(enable_autograd_cache=False), torch.no_grad():
-        made = torch.compile(function, backend=backend)(*inputs)
-    torch.testing.assert_close(made, function(*inputs))
-    return [note for one in pipeline.reports if one.stage == "align" for note in one.notes]
+        compiled = torch.compile(function, backend=backend)(*inputs)
+    torch.testing.assert_close(compiled, function(*inputs))
+    return [note for item in pipeline.reports if item.stage == "align" for note in item.notes]
 
 
 def test_report_on_the_cpu() -> None:

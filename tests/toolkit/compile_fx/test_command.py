@@ -57,9 +57,9 @@ def test_until_says_what_is_left(here: None, capsys: pytest.CaptureFixture[str])
 
 def test_json_is_one_document(here: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["compile", "run/0_0/joint", "--until", "codegen", "--json", "--full"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["error"] is None and told["entered_at"] == "joint" and told["caches"] == "not used"
-    parts = {part["part"]: part for part in told["parts"]}
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"] is None and document["entered_at"] == "joint" and document["caches"] == "not used"
+    parts = {part["part"]: part for part in document["parts"]}
     assert list(parts) == ["joint", "forward", "backward"]
     row = next(row for row in parts["joint"]["stages"] if row["stage"] == "joint")
     assert row["in"]["unit"] == "nodes" and {"seconds", "removed", "added", "reordered", "passes", "status"} <= set(row)
@@ -67,7 +67,7 @@ def test_json_is_one_document(here: None, capsys: pytest.CaptureFixture[str]) ->
     kernel = parts["forward"]["kernels"][0]
     assert isinstance(kernel["bytes_read"], int) and isinstance(kernel["flops"], int)
     node, kernels = next(iter(parts["forward"]["node_to_kernel"].items()))
-    assert any(one["name"] in kernels[0] and node in one["nodes"] for one in parts["forward"]["kernels"])
+    assert any(kernel["name"] in kernels[0] and node in kernel["nodes"] for kernel in parts["forward"]["kernels"])
 
 
 def test_code_alone_goes_to_stdout(here: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_a_folder_holds_graphs_code_kernels_and_tables(
 ) -> None:
     target = tmp_path / "out"
     assert command(["compile", "run/0_0/forward", "--emit", "source", "-o", str(target)]) == 0
-    made = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
+    names = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
     assert {
         "compile.json",
         "forward/before_post_grad.py",
@@ -92,14 +92,14 @@ def test_a_folder_holds_graphs_code_kernels_and_tables(
         "forward/kernels.json",
         "forward/map.json",
         "forward/buffers.json",
-    } <= made
+    } <= names
     (kernel,) = (target / "forward" / "kernels").iterdir()
     assert (
         kernel.read_text().startswith(f"// {kernel.stem}: called 1 time, ")
         and "// tanh  conftest.py:" in kernel.read_text()
     )
-    assert set(capsys.readouterr().out.splitlines()[-len(made) :]) == {
-        f"{target / name}  {(target / name).stat().st_size:,} bytes" for name in made
+    assert set(capsys.readouterr().out.splitlines()[-len(names) :]) == {
+        f"{target / name}  {(target / name).stat().st_size:,} bytes" for name in names
     }
     both = json.loads((target / "forward" / "map.json").read_text())
     assert all(
@@ -173,19 +173,22 @@ def test_a_package_runs_without_graphdbg(
     assert "enters at pre_grad" in out and f"{tmp_path}/model.pt2  " in out
     assert "aoti_load_package(" in err
     saved = recorded.graph("0_0/forward")
-    inputs = [torch.randn_like(one) if isinstance(one, torch.Tensor) else one for one in saved.inputs()]
+    inputs = [torch.randn_like(tensor) if isinstance(tensor, torch.Tensor) else tensor for tensor in saved.inputs()]
     torch.save(inputs, tmp_path / "inputs.pt")
     alone = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     subprocess.run([sys.executable, "-c", LOADS], cwd=tmp_path, env=alone, check=True)
-    for made, wanted in zip(torch.load(tmp_path / "outputs.pt"), saved.module()(*inputs), strict=True):
-        assert torch.allclose(made, wanted, atol=1e-5)
+    for result, wanted in zip(torch.load(tmp_path / "outputs.pt"), saved.module()(*inputs), strict=True):
+        assert torch.allclose(result, wanted, atol=1e-5)
 
 
 def test_a_failure_is_one_document_too(here: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["compile", "run/0_0/forward", "--json", "--full", "--import", "planted_segfault"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["error"]["message"] == "killed by SIGSEGV in lower of forward" and told["error"]["stage"] == "lower"
-    status = {row["stage"]: row["status"] for row in told["parts"][0]["stages"]}
+    document = json.loads(capsys.readouterr().out)
+    assert (
+        document["error"]["message"] == "killed by SIGSEGV in lower of forward"
+        and document["error"]["stage"] == "lower"
+    )
+    status = {row["stage"]: row["status"] for row in document["parts"][0]["stages"]}
     assert status["post_grad"] == "ok" and status["lower"] == "failed" and status["load"] == "not_run"
 
 

@@ -105,7 +105,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(
-    ("graph", "options", "what", "fix"), REFUSED, ids=lambda one: " ".join(one) if isinstance(one, list) else None
+    ("graph", "options", "what", "fix"), REFUSED, ids=lambda item: " ".join(item) if isinstance(item, list) else None
 )
 def test_a_mistake_is_told_before_anything_is_compiled(
     graph: str,

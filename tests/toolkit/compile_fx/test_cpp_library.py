@@ -111,10 +111,10 @@ def test_a_compiler_that_cannot_link_the_shared_one_is_named_before_anything_is_
     with config.patch("cpp.cxx", (never,)), pytest.raises(Exception, match=r"CXX=/usr/bin/g\+\+") as raised:
         compile_ahead_of_time(gm, (torch.ones(4, 8),), path=tmp_path / "model.pt2")
     assert never in str(raised.value)
-    found: BaseException | None = raised.value
-    while found is not None and not isinstance(found, EnvironmentLackError):
-        found = found.__cause__ or found.__context__
-    assert found is not None
+    result: BaseException | None = raised.value
+    while result is not None and not isinstance(result, EnvironmentLackError):
+        result = result.__cause__ or result.__context__
+    assert result is not None
     assert not (tmp_path / "model.pt2").exists()
 
 

@@ -37,7 +37,7 @@ def compiled(function: Any, pipeline: Pipeline, **settings: Any) -> Any:
 
 
 def notes(pipeline: Pipeline, stage: str) -> dict[str, str]:
-    return {one.part: "\n".join(one.notes) for one in pipeline.reports if one.stage == stage}
+    return {report.part: "\n".join(report.notes) for report in pipeline.reports if report.stage == stage}
 
 
 class Model(torch.nn.Module):
@@ -96,10 +96,10 @@ def test_partition_wrapper_of_the_user_takes_over() -> None:
     set_customized_partition_wrappers(lambda call, _: call)
     try:
         with torch.no_grad():
-            made = compiled(torch.sin, pipeline, graph_partition=True)(x)
+            result = compiled(torch.sin, pipeline, graph_partition=True)(x)
     finally:
         set_customized_partition_wrappers(None)
-    torch.testing.assert_close(made, torch.sin(x))
+    torch.testing.assert_close(result, torch.sin(x))
     assert notes(pipeline, "align")["inference"] == "left to the customized partition wrapper"
     assert notes(pipeline, "cudagraphs")["inference"].startswith("left to the customized partition wrapper")
 
@@ -130,8 +130,8 @@ def test_compiled_regions_are_one_operator_for_dispatch_modes() -> None:
         call = compiled(lambda x: torch.sin(x) + 1, Pipeline(), wrap_inductor_compiled_regions=True)
         call(x)
         with Watching():
-            made = call(x)
-    torch.testing.assert_close(made, torch.sin(x) + 1)
+            result = call(x)
+    torch.testing.assert_close(result, torch.sin(x) + 1)
     assert "inductor_compiled_code" in seen
 
 

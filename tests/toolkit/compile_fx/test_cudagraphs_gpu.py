@@ -66,8 +66,8 @@ def notes(pipeline: Pipeline, stage: str, part: str = "") -> str:
 def step(call: Callable[..., Any], *inputs: Any) -> Any:
     """One call whose result outlives the next one."""
     torch.compiler.cudagraph_mark_step_begin()
-    made = call(*inputs)
-    return made.clone() if isinstance(made, torch.Tensor) else made
+    result = call(*inputs)
+    return result.clone() if isinstance(result, torch.Tensor) else result
 
 
 def median_ms(call: Callable[..., Any], *inputs: Any, repeats: int = 60) -> float:
@@ -307,16 +307,16 @@ def test_operator_on_the_cpu_splits_the_graph(trees: bool) -> None:
 def test_recording_is_deferred_past_fakes_and_made_per_thread() -> None:
     from graphdbg.toolkit.compile_fx.recording import deferred
 
-    made: list[int] = []
+    built: list[int] = []
 
     def make(inputs: list[Any]) -> Any:
-        made.append(threading.get_ident())
+        built.append(threading.get_ident())
         return Recording(lambda given: [given[0] * 2], inputs)
 
     call = deferred(lambda given: [given[0] * 2], make)
     with FakeTensorMode() as mode:
         assert tuple(call([mode.from_tensor(torch.empty(3, device="cuda"))])[0].shape) == (3,)
-    assert not made
+    assert not built
     x = tensor(3)
     results: list[torch.Tensor] = []
     for _ in range(2):
@@ -325,4 +325,4 @@ def test_recording_is_deferred_past_fakes_and_made_per_thread() -> None:
         thread.join()
     call([x])
     assert torch.equal(call([x])[0], x * 2) and torch.equal(results[0], x * 2) and torch.equal(results[1], x * 2)
-    assert len(made) == 3
+    assert len(built) == 3

@@ -50,7 +50,7 @@ def test_partitions_have_the_facts_of_their_own_inputs() -> None:
         ["x", "w (model.w)", "b"], (1, 2), (2,), ["px", "pw", "pb"], ["first", "second"], {"a": a, "b": b}
     )
     maps = [GraphPartitionMap(0, [1, 0], [None, 1], ["a"]), GraphPartitionMap(7, [None, 2, 1], [0], ["b"])]
-    first, second = (part_of(whole, one) for one in maps)
+    first, second = (part_of(whole, item) for item in maps)
     assert (first.static, first.mutated, first.stacks, first.constants) == ((0,), (), [None, "second"], {"a": a})
     assert [str(name) for name in first.names] == ["w (model.w)", "x"] and first.placeholders == ["pw", "px"]
     assert (second.static, second.mutated, second.stacks) == ((1, 2), (1,), ["first"])
@@ -65,8 +65,8 @@ def test_partition_facts_are_as_torch_makes_them() -> None:
     placeholders = [PlaceholderInfo(name, None, [], None) for name in "xyz"]
     theirs_whole = CudagraphMetadata(placeholders, OrderedSet([0, 2]), OrderedSet([2]), ["s"], {})
     ours_whole = CallFacts(list("xyz"), (0, 2), (2,), placeholders, ["s"], {})
-    for one in (GraphPartitionMap(0, [2, None, 0], [0, None], []), GraphPartitionMap(1, [1], [], [])):
-        theirs, ours = get_partition_cudagraph_metadata(one, theirs_whole), part_of(ours_whole, one)
+    for item in (GraphPartitionMap(0, [2, None, 0], [0, None], []), GraphPartitionMap(1, [1], [], [])):
+        theirs, ours = get_partition_cudagraph_metadata(item, theirs_whole), part_of(ours_whole, item)
         assert (tuple(theirs.static_input_idxs), tuple(theirs.mutated_input_idxs)) == (ours.static, ours.mutated)
         assert (list(theirs.placeholders), theirs.stack_traces) == (list(ours.placeholders), list(ours.stacks))
 
@@ -92,23 +92,23 @@ def test_operators_that_cannot_be_recorded(function: Any, inputs: tuple[Any, ...
     gm = make_fx(function)(*[mode.from_tensor(value) for value in inputs])
     for node in gm.graph.nodes:
         node.meta["stack_trace"] = STACK
-    found = unfit_nodes(gm, with_cpu=False)
-    assert [one.op for one in found] == expected
+    result = unfit_nodes(gm, with_cpu=False)
+    assert [item.op for item in result] == expected
     first = get_first_incompatible_cudagraph_node(gm)
-    assert (first.name if first else None) == (found[0].node if found else None)
-    assert all("(model.py:12): " in str(one) for one in found)
+    assert (first.name if first else None) == (result[0].node if result else None)
+    assert all("(model.py:12): " in str(item) for item in result)
 
 
 def test_sparse_results_and_marked_operators_are_named() -> None:
     gm = torch.fx.symbolic_trace(lambda x: torch.neg(x))
     _, node, _ = gm.graph.nodes
     node.meta["val"] = torch.eye(2).to_sparse()
-    assert [one.why for one in unfit_nodes(gm)] == ["it makes a sparse tensor"]
+    assert [node.why for node in unfit_nodes(gm)] == ["it makes a sparse tensor"]
     assert get_first_incompatible_cudagraph_node(gm) is node
     with torch.library._scoped_library("graphdbg_unfit", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor", tags=(torch.Tag.cudagraph_unsafe,))
         node.target, node.meta["val"] = torch.ops.graphdbg_unfit.twice.default, torch.ones(2)
-        assert [one.why for one in unfit_nodes(gm)] == ["its author has marked it cudagraph_unsafe"]
+        assert [node.why for node in unfit_nodes(gm)] == ["its author has marked it cudagraph_unsafe"]
         assert get_first_incompatible_cudagraph_node(gm) is node
 
 
@@ -118,7 +118,7 @@ def test_what_runs_on_the_cpu_is_named() -> None:
     for node, value in zip(gm.graph.nodes, (gpu, gpu, cpu, cpu, None), strict=True):
         node.meta["val"] = value
         node.op = "call_function" if node.op == "call_method" else node.op
-    assert [(one.node, one.why) for one in unfit_nodes(gm)] == [
+    assert [(node.node, node.why) for node in unfit_nodes(gm)] == [
         ("cpu", "it runs on the CPU"),
         ("mul", "it runs on the CPU"),
     ]

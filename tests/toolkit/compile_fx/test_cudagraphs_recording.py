@@ -23,9 +23,9 @@ def on_cpu(call: Callable[..., Any], inputs: list[Any]) -> tuple[Callable[[], No
     outputs = call([value.clone() if isinstance(value, torch.Tensor) else value for value in inputs])
 
     def replay() -> None:
-        for kept, made in zip(outputs, call(list(inputs)), strict=True):
+        for kept, result in zip(outputs, call(list(inputs)), strict=True):
             if isinstance(kept, torch.Tensor):
-                kept.copy_(made)
+                kept.copy_(result)
 
     return replay, outputs
 
@@ -125,17 +125,17 @@ def test_what_cannot_be_recorded_is_named() -> None:
 
 
 def test_recorded_at_the_first_real_call_in_each_thread() -> None:
-    made: list[int] = []
+    built: list[int] = []
 
     def make(inputs: list[Any]) -> Any:
-        made.append(threading.get_ident())
+        built.append(threading.get_ident())
         torch.rand(3)  # what a warm-up draws is given back
         return record(lambda given: [given[0] + 1], inputs)
 
     call = deferred(lambda given: [given[0] + 1], make)
     with FakeTensorMode() as mode:
         assert call([mode.from_tensor(torch.empty(3))])[0].shape == (3,)
-    assert made == []
+    assert built == []
     torch.manual_seed(0)
     call([torch.zeros(3)])
     drawn = torch.rand(1)
@@ -145,16 +145,16 @@ def test_recorded_at_the_first_real_call_in_each_thread() -> None:
     thread.start()
     thread.join()
     call([torch.zeros(3)])
-    assert len(made) == 2 and len(set(made)) == 2
+    assert len(built) == 2 and len(set(built)) == 2
 
 
 def test_integers_have_recordings_of_their_own() -> None:
-    made: list[int] = []
+    built: list[int] = []
 
     def make(inputs: list[Any]) -> Any:
-        made.append(inputs[0])
+        built.append(inputs[0])
         return record(lambda given: [given[1] * given[0]], inputs)
 
     run = by_integers([2, torch.ones(2)], make)
     assert [run([factor, torch.ones(2)])[0].tolist() for factor in (2, 3, 2)] == [[2, 2], [3, 3], [2, 2]]
-    assert made == [2, 3]
+    assert built == [2, 3]

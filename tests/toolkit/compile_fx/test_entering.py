@@ -40,13 +40,13 @@ def test_each_recorded_stage_enters_and_becomes_code(
     graph: str, recorded: Run, server: ForkServer, tmp_path: Path
 ) -> None:
     saved = recorded.graph(graph)
-    found = told(saved, server, tmp_path)
-    assert found.error is None, found.error
+    result = told(saved, server, tmp_path)
+    assert result.error is None, result.error
     for part, expected in ENTRIES[graph].items():
-        assert [name for name in stages(found, part) if name in expected] == expected
+        assert [name for name in stages(result, part) if name in expected] == expected
         if expected[-4:] == CODE:
-            assert found.part(part).kernels
-    assert found.nodes == len(saved.record.graph.nodes)
+            assert result.part(part).kernels
+    assert result.nodes == len(saved.record.graph.nodes)
 
 
 @pytest.mark.parametrize("kind", ["forward", "backward", "inference"])
@@ -54,10 +54,10 @@ def test_passes_that_had_run_when_a_graph_was_recorded_run_no_second_time(
     kind: str, recorded: Run, server: ForkServer, tmp_path: Path
 ) -> None:
     graph = recorded.graph(f"{'1_0' if kind == 'inference' else '0_0'}/post_grad_{kind}")
-    found = told(graph, server, tmp_path, until="post_grad")
-    (row,) = found.part(kind).stages
+    result = told(graph, server, tmp_path, until="post_grad")
+    (row,) = result.part(kind).stages
     assert row.took == row.produced and not row.removed and "had run when it was recorded" in row.notes[-1]
-    assert {one.name for one in row.passes} <= {"view_to_reshape", "fake_tensor_prop"}
+    assert {own_pass.name for own_pass in row.passes} <= {"view_to_reshape", "fake_tensor_prop"}
 
 
 def test_the_stages_of_a_dynamo_graph_are_those_of_its_saved_halves(
@@ -71,9 +71,9 @@ def test_the_stages_of_a_dynamo_graph_are_those_of_its_saved_halves(
 
 def test_every_stage_can_be_the_last(recorded: Run, server: ForkServer, tmp_path: Path) -> None:
     for until in NAMES[: order("load")]:
-        found = told(recorded.graph("0_0/dynamo"), server, tmp_path / until, until=until)
-        assert found.error is None, (until, found.error)
-        ran = {row.stage for part in found.parts for row in part.stages}
+        result = told(recorded.graph("0_0/dynamo"), server, tmp_path / until, until=until)
+        assert result.error is None, (until, result.error)
+        ran = {row.stage for part in result.parts for row in part.stages}
         assert until in ran and all(order(stage) <= order(until) for stage in ran - {"capture"}), until
 
 

@@ -63,11 +63,11 @@ def stages(pipeline: Pipeline, part: str) -> list[str]:
 
 def test_a_graph_that_returns_no_tuple_returns_what_it_did() -> None:
     gm = fx.symbolic_trace(lambda x: {"a": x + 1, "b": [x * 2, (x,)]})
-    made = compile_fx(gm, [X])(X)
-    assert set(made) == {"a", "b"}
-    assert torch.equal(made["a"], X + 1)
-    assert torch.equal(made["b"][0], X * 2)
-    assert torch.equal(made["b"][1][0], X)
+    result = compile_fx(gm, [X])(X)
+    assert set(result) == {"a", "b"}
+    assert torch.equal(result["a"], X + 1)
+    assert torch.equal(result["b"][0], X * 2)
+    assert torch.equal(result["b"][1][0], X)
 
 
 def test_a_graph_of_dynamo_export_keeps_its_nesting() -> None:
@@ -76,16 +76,16 @@ def test_a_graph_of_dynamo_export_keeps_its_nesting() -> None:
 
     given = ({"x": X, "y": X + 1}, torch.tensor(2.0))
     gm, _ = torch._dynamo.export(function)(*given)
-    made = compile_fx(gm, given)(*given)
-    assert torch.equal(made["out"][0], X * 2)
-    assert torch.equal(made["out"][1], torch.compile(torch.cos)(X + 1))
+    result = compile_fx(gm, given)(*given)
+    assert torch.equal(result["out"][0], X * 2)
+    assert torch.equal(result["out"][1], torch.compile(torch.cos)(X + 1))
 
 
 def test_nested_inputs_are_flattened() -> None:
     gm = fx.symbolic_trace(lambda xs, pair: (xs[0] + xs[1]["k"] * pair[1],))
     given = [[X, {"k": X + 2}], (X, X + 3)]
-    (made,) = compile_fx(gm, given)(*given)
-    torch.testing.assert_close(made, X + (X + 2) * (X + 3))
+    (result,) = compile_fx(gm, given)(*given)
+    torch.testing.assert_close(result, X + (X + 2) * (X + 3))
 
 
 @pytest.mark.long
@@ -131,8 +131,8 @@ def test_an_input_on_another_device_is_named(cpp_wrapper: bool) -> None:
 
 def test_decompositions_of_the_caller_are_used() -> None:
     table = {torch.ops.aten.sinc.default: lambda x: x.cos()}
-    (made,) = compile_fx(fx.symbolic_trace(lambda x: (torch.sinc(x),)), [X], decompositions=table)(X)
-    torch.testing.assert_close(made, X.cos())
+    (result,) = compile_fx(fx.symbolic_trace(lambda x: (torch.sinc(x),)), [X], decompositions=table)(X)
+    torch.testing.assert_close(result, X.cos())
 
 
 def test_an_inner_compiler_of_the_caller_is_used() -> None:
@@ -143,15 +143,15 @@ def test_an_inner_compiler_of_the_caller_is_used() -> None:
         return compile_inner(gm, inputs, **kwargs)
 
     with torch.no_grad():
-        (made,) = compile_fx(fx.symbolic_trace(lambda x: (x + 1,)), [X], inner_compile=inner)(X)
+        (result,) = compile_fx(fx.symbolic_trace(lambda x: (x + 1,)), [X], inner_compile=inner)(X)
     assert seen == [True]
-    assert torch.equal(made, X + 1)
+    assert torch.equal(result, X + 1)
 
 
 def test_an_empty_graph_is_returned_as_it_is() -> None:
     pipeline = Pipeline()
-    (made,) = compile_fx(fx.symbolic_trace(lambda x: (x,)), [X], pipeline=pipeline)(X)
-    assert torch.equal(made, X)
+    (result,) = compile_fx(fx.symbolic_trace(lambda x: (x,)), [X], pipeline=pipeline)(X)
+    assert torch.equal(result, X)
     assert stages(pipeline, "inference") == ["joint"]
     assert pipeline.caches == []
 
@@ -209,11 +209,11 @@ def test_the_hint_about_tf32_is_given_where_torch_finds_it_due(monkeypatch: pyte
     below."""
     from torch._inductor import compile_fx as stock
 
-    told: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(stock, "is_tf32_warning_applicable", lambda gm: True)
-    monkeypatch.setattr(stock, "_warn_tf32_disabled", lambda: told.append("hint"))
+    monkeypatch.setattr(stock, "_warn_tf32_disabled", lambda: messages.append("hint"))
     compile_fx(fx.symbolic_trace(lambda x: (x + 1,)), [X])
-    assert told == ["hint"]
+    assert messages == ["hint"]
 
 
 @pytest.mark.gpu
@@ -246,10 +246,10 @@ def test_training_stops_behind_each_stage(until: str) -> None:
 def test_inference_stops_behind_each_stage(until: str) -> None:
     pipeline = Pipeline(until=until)
     with torch.no_grad():
-        made = compile_fx(fx.symbolic_trace(lambda x: (x.sin() + 1,)), [X], pipeline=pipeline)
-    assert isinstance(made, Unfinished) == (until in ("pre_grad", "capture"))  # later ones stop inside AOTAutograd
+        result = compile_fx(fx.symbolic_trace(lambda x: (x.sin() + 1,)), [X], pipeline=pipeline)
+    assert isinstance(result, Unfinished) == (until in ("pre_grad", "capture"))  # later ones stop inside AOTAutograd
     with pytest.raises(UsageError, match=f"stopped after {until}"):
-        made(X)
+        result(X)
     inference = [name for name in NAMES[2:] if name != "partition" and NAMES.index(name) <= NAMES.index(until)]
     assert stages(pipeline, "inference") == inference
 
@@ -261,9 +261,9 @@ def test_a_replacement_does_the_work_of_a_stage() -> None:
 
     pipeline = Pipeline(replace={"joint": replacement})
     with torch.no_grad():
-        (made,) = compile_fx(fx.symbolic_trace(lambda x: (x.sin(),)), [X], pipeline=pipeline)(X)
-    torch.testing.assert_close(made, X.cos())
-    (report,) = (one for one in pipeline.reports if one.stage == "joint")
+        (result,) = compile_fx(fx.symbolic_trace(lambda x: (x.sin(),)), [X], pipeline=pipeline)(X)
+    torch.testing.assert_close(result, X.cos())
+    (report,) = (report for report in pipeline.reports if report.stage == "joint")
     assert report.replaced
     assert (report.removed, report.added) == ({"aten.sin.default": 1}, {"aten.cos.default": 1})
 
@@ -273,8 +273,8 @@ def test_a_replacement_does_the_work_of_a_stage() -> None:
 def test_a_stage_that_rewrites_can_be_skipped(stage: str) -> None:
     pipeline = Pipeline(skip=[stage])
     module = Linear().eval()
-    made = torch.compile(module, backend=lambda gm, given: compile_fx(gm, given, pipeline=pipeline))(X)
-    torch.testing.assert_close(made, module(X))
+    compiled = torch.compile(module, backend=lambda gm, given: compile_fx(gm, given, pipeline=pipeline))(X)
+    torch.testing.assert_close(compiled, module(X))
     reports: list[StageReport] = [report for report in pipeline.reports if report.stage == stage]
     assert reports
     assert all(report.skipped_because for report in reports)

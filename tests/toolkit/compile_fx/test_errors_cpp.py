@@ -45,10 +45,10 @@ def failing(function: Any, inputs: list[Any], **options: Any) -> tuple[BaseExcep
 
 def account(pipeline: Pipeline, stage: str) -> Explained:
     """The account in the report of a stage."""
-    found = [report.explained for report in pipeline.reports if report.stage == stage]
-    assert found, f"{stage} did not run"
-    assert found[-1] is not None, f"{stage} did not fail"
-    return found[-1]
+    results = [report.explained for report in pipeline.reports if report.stage == stage]
+    assert results, f"{stage} did not run"
+    assert results[-1] is not None, f"{stage} did not fail"
+    return results[-1]
 
 
 def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -65,19 +65,19 @@ def injected() -> tuple[Any, Pipeline]:
 
 def test_a_compile_error_names_kernel_nodes_lines_and_source(injected: tuple[Any, Pipeline]) -> None:
     error, pipeline = injected
-    told = account(pipeline, "load")
+    reported = account(pipeline, "load")
     assert type(error) is InductorError and type(error.inner_exception).__name__ == "CppCompileError"
-    assert told.kind == "C++ compile error" and told.error_type == "CppCompileError"
-    assert told.kernel.startswith("cpp_fused_") and "relu" in told.kernel
-    by_name = {node.node: node for node in told.nodes}
+    assert reported.kind == "C++ compile error" and reported.error_type == "CppCompileError"
+    assert reported.kernel.startswith("cpp_fused_") and "relu" in reported.kernel
+    by_name = {node.node: node for node in reported.nodes}
     assert by_name["relu"].op == "aten.relu.default"
     assert by_name["relu"].line.startswith(HERE) and by_name["relu"].code == "seen = torch.relu(x @ w)"
-    assert not [node for node in told.nodes if node.op == "aten.mm.default"]  # of another kernel
-    marked = [line for line in told.excerpt.splitlines() if line.startswith(">")]
-    assert len(marked) == 1 and "compile error!" in marked[0] and f" {told.line} |" in marked[0]
-    assert told.line is not None and Path(told.file).read_text().splitlines()[told.line - 1] in marked[0]
-    assert "error:" in told.compiler_line and told.compiler_line in str(error)
-    assert told.message and told.message in str(error)  # never less than what torch said
+    assert not [node for node in reported.nodes if node.op == "aten.mm.default"]  # of another kernel
+    marked = [line for line in reported.excerpt.splitlines() if line.startswith(">")]
+    assert len(marked) == 1 and "compile error!" in marked[0] and f" {reported.line} |" in marked[0]
+    assert reported.line is not None and Path(reported.file).read_text().splitlines()[reported.line - 1] in marked[0]
+    assert "error:" in reported.compiler_line and reported.compiler_line in str(error)
+    assert reported.message and reported.message in str(error)  # never less than what torch said
 
 
 def test_the_account_is_a_note_once_and_an_attribute(injected: tuple[Any, Pipeline]) -> None:
@@ -119,10 +119,10 @@ def wrongly_lowered() -> Iterator[Any]:
 @pytest.mark.slow
 def test_a_lowering_that_writes_wrong_code(wrongly_lowered: Any) -> None:
     error, pipeline = failing(lambda x: wrongly_lowered(x.cos()), [torch.randn(7)], **{"cpp.simdlen": 0})
-    told = account(pipeline, "load")
-    assert told.kind == "C++ compile error", error
-    assert ("shifted", "errors_cpp.shifted.default") in {(node.node, node.op) for node in told.nodes}
-    assert ">" in told.excerpt and "tmp" in told.excerpt
+    reported = account(pipeline, "load")
+    assert reported.kind == "C++ compile error", error
+    assert ("shifted", "errors_cpp.shifted.default") in {(node.node, node.op) for node in reported.nodes}
+    assert ">" in reported.excerpt and "tmp" in reported.excerpt
 
 
 def test_the_first_error_of_gcc_and_clang() -> None:
@@ -130,9 +130,9 @@ def test_the_first_error_of_gcc_and_clang() -> None:
         "k.cpp: In function f:\nk.cpp:3:9: warning: unused\nk.cpp:37:41: error: no such thing\n  37 | x\n"
         "k.cpp:38: error: a"
     )
-    found = first_error(output)
-    assert found is not None
-    assert (found.file, found.line, found.column, found.said) == ("k.cpp", 37, 41, "no such thing")
+    result = first_error(output)
+    assert result is not None
+    assert (result.file, result.line, result.column, result.said) == ("k.cpp", 37, 41, "no such thing")
     assert first_error("/usr/bin/ld: cannot find -lgomp\ncollect2: error: ld returned 1 exit status") is None
     clang = first_error("k.cpp:12:3: fatal error: 'omp.h' file not found")
     assert clang is not None and clang.line == 12
@@ -146,19 +146,23 @@ def test_an_error_inside_a_header_shows_the_line_that_needed_it(tmp_path: Path) 
     output = subprocess.run(
         command, capture_output=True, text=True, env={"LC_ALL": "C", "PATH": os.environ["PATH"]}
     ).stderr
-    told = explain(CppCompileError(command, output), None, "load")
-    assert told.kernel == "cpp_fused_z_0" and told.line == 4 and "f(y[0]);" in told.excerpt
-    assert "h.h:1:" in told.compiler_line and "no_such" in told.why
+    reported = explain(CppCompileError(command, output), None, "load")
+    assert reported.kernel == "cpp_fused_z_0" and reported.line == 4 and "f(y[0]);" in reported.excerpt
+    assert "h.h:1:" in reported.compiler_line and "no_such" in reported.why
 
 
 def test_a_compiler_that_runs_out_of_memory(tmp_path: Path) -> None:
     source = tmp_path / "k.cpp"
     source.write_text("#include <regex>\nint main() { return 0; }\n")
     command = ["sh", "-c", f"ulimit -v 90000; LC_ALL=C g++ -fsyntax-only {source}"]
-    made = subprocess.run(command, capture_output=True, text=True)
-    assert made.returncode, "90 MB were enough"
-    told = explain(CppCompileError(command, made.stderr), None, "load")
-    assert told.kind == "out of memory" and "TORCHINDUCTOR_COMPILE_THREADS=1" in told.fix and told.why in made.stderr
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode, "90 MB were enough"
+    reported = explain(CppCompileError(command, done.stderr), None, "load")
+    assert (
+        reported.kind == "out of memory"
+        and "TORCHINDUCTOR_COMPILE_THREADS=1" in reported.fix
+        and reported.why in done.stderr
+    )
 
 
 def test_a_defect_of_an_account_does_not_hide_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +170,12 @@ def test_a_defect_of_an_account_does_not_hide_the_error(monkeypatch: pytest.Monk
         raise KeyError("line")
 
     monkeypatch.setattr(importlib.import_module("graphdbg.toolkit.compile_fx.errors"), "FAMILIES", (((), broken),))
-    told = explain(ValueError("the real one"), None, "lower")
-    assert told.message == "the real one" and "ValueError: the real one" in told.text() and "KeyError" in told.notes[0]
+    reported = explain(ValueError("the real one"), None, "lower")
+    assert (
+        reported.message == "the real one"
+        and "ValueError: the real one" in reported.text()
+        and "KeyError" in reported.notes[0]
+    )
 
 
 def test_excerpts_and_kernels_of_generated_text() -> None:
@@ -225,9 +233,9 @@ def test_a_compiler_that_is_gone_at_load_is_named() -> None:
     settings = {"cpp.cxx": ("/no/such/g++",), "fx_graph_cache": False}
     with pytest.raises(InductorError):
         compile_fx(graph, [torch.randn(8)], pipeline=pipeline, config_patches=settings)
-    told = account(pipeline, "load")
-    assert told.kind == "missing compiler" and told.error_type == "InvalidCxxCompiler"
-    assert "/no/such/g++" in told.why and "apt-get install g++" in told.fix
+    reported = account(pipeline, "load")
+    assert reported.kind == "missing compiler" and reported.error_type == "InvalidCxxCompiler"
+    assert "/no/such/g++" in reported.why and "apt-get install g++" in reported.fix
 
 
 def test_a_replay_names_the_kernel_and_its_nodes(tmp_path: Path) -> None:

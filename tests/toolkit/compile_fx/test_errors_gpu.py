@@ -39,33 +39,38 @@ def failing(threads: int, **options: Any) -> tuple[Any, Explained]:
             AsyncCompile.wait_pool_ready()
         with pytest.raises(BaseException) as caught:
             torch.compile(model, backend=backend)(x, x)
-    told = next(report.explained for report in pipeline.reports if report.stage == "load")
-    assert told is not None, caught.value
-    print(told.text())
-    return caught.value, told
+    reported = next(report.explained for report in pipeline.reports if report.stage == "load")
+    assert reported is not None, caught.value
+    print(reported.text())
+    return caught.value, reported
 
 
-def check_nodes(told: Explained) -> None:
-    assert told.kind == "Triton compile error" and told.kernel == "triton_poi_fused_add_relu_0", told
-    assert [(node.node, node.op) for node in told.nodes] == [("relu", "aten.relu.default"), ("add", "aten.add.Tensor")]
-    assert all(node.line.startswith(HERE) for node in told.nodes)
-    assert sum(line.startswith(">") for line in told.excerpt.splitlines()) == 1
+def check_nodes(explained: Explained) -> None:
+    assert explained.kind == "Triton compile error" and explained.kernel == "triton_poi_fused_add_relu_0", explained
+    assert [(node.node, node.op) for node in explained.nodes] == [
+        ("relu", "aten.relu.default"),
+        ("add", "aten.add.Tensor"),
+    ]
+    assert all(node.line.startswith(HERE) for node in explained.nodes)
+    assert sum(line.startswith(">") for line in explained.excerpt.splitlines()) == 1
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_kernel_that_is_no_python(threads: int) -> None:
-    error, told = failing(threads, **{"triton.inject_relu_bug_TESTING_ONLY": "compile_error"})
-    check_nodes(told)
-    assert "compile error!" in told.excerpt and "SyntaxError" in told.compiler_line and "SyntaxError" in str(error)
+    error, reported = failing(threads, **{"triton.inject_relu_bug_TESTING_ONLY": "compile_error"})
+    check_nodes(reported)
+    assert (
+        "compile error!" in reported.excerpt and "SyntaxError" in reported.compiler_line and "SyntaxError" in str(error)
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_tritons_own_error(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TritonOverrides, "relu", staticmethod(lambda x: f"tl.no_such_function({x})"))
-    error, told = failing(threads)
-    check_nodes(told)
-    assert "no_such_function" in told.why and "no_such_function" in str(error)
-    marked, caret = told.excerpt.split("\n> ")[1].splitlines()[:2]
+    error, reported = failing(threads)
+    check_nodes(reported)
+    assert "no_such_function" in reported.why and "no_such_function" in str(error)
+    marked, caret = reported.excerpt.split("\n> ")[1].splitlines()[:2]
     assert f"> {marked}".index("tl.no_such_function") == caret.index("^")
 
 
@@ -74,9 +79,9 @@ def test_inputs_on_two_devices() -> None:
     pipeline = Pipeline(until="lower")
     with pytest.raises(Exception, match="device"):
         compile_fx(graph, [torch.randn(4, device="cuda"), torch.randn(4)], pipeline=pipeline)
-    told = next(report.explained for report in pipeline.reports if report.explained)
-    assert told.kind == "device mismatch"
-    assert "sin is on cuda:0 (from the input x), y is on cpu (an input of the graph)" in told.why
+    reported = next(report.explained for report in pipeline.reports if report.explained)
+    assert reported.kind == "device mismatch"
+    assert "sin is on cuda:0 (from the input x), y is on cpu (an input of the graph)" in reported.why
 
 
 def test_a_moved_input() -> None:
@@ -105,5 +110,7 @@ def test_memory_of_the_gpu() -> None:
     graph = torch.fx.symbolic_trace(lambda x: (x.sin() * 3,))
     with pytest.raises(Exception, match="memory"), inductor_config.patch(post_grad_custom_post_pass=Hungry()):
         compile_fx(graph, [torch.randn(4, device="cuda")], pipeline=pipeline)
-    told = next(report.explained for report in pipeline.reports if report.explained)
-    assert told.kind == "out of memory" and "of the GPU" in told.fix and told.error_type == "OutOfMemoryError"
+    reported = next(report.explained for report in pipeline.reports if report.explained)
+    assert (
+        reported.kind == "out of memory" and "of the GPU" in reported.fix and reported.error_type == "OutOfMemoryError"
+    )

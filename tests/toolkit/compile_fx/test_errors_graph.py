@@ -33,24 +33,24 @@ HERE = Path(__file__).name
 @pytest.fixture(scope="module")
 def library() -> Iterator[Any]:
     """Operators that a compile cannot take, each for another reason."""
-    made = torch.library.Library("errors_graph", "FRAGMENT")
-    made.define("untraceable(Tensor x) -> Tensor")
-    made.impl("untraceable", lambda x: x + 1, "CPU")
-    made.define("unlowered(Tensor x) -> Tensor")
-    made.impl("unlowered", lambda x: x + 1, "CPU")
-    made.impl("unlowered", torch.empty_like, "Meta")
-    made.define("aliasing(Tensor(a!) x) -> Tensor(a!)")
-    made.impl("aliasing", lambda x: x.add_(1), "CPU")
-    made.impl("aliasing", lambda x: x, "Meta")
+    result = torch.library.Library("errors_graph", "FRAGMENT")
+    result.define("untraceable(Tensor x) -> Tensor")
+    result.impl("untraceable", lambda x: x + 1, "CPU")
+    result.define("unlowered(Tensor x) -> Tensor")
+    result.impl("unlowered", lambda x: x + 1, "CPU")
+    result.impl("unlowered", torch.empty_like, "Meta")
+    result.define("aliasing(Tensor(a!) x) -> Tensor(a!)")
+    result.impl("aliasing", lambda x: x.add_(1), "CPU")
+    result.impl("aliasing", lambda x: x, "Meta")
     yield torch.ops.errors_graph
-    made._destroy()
+    result._destroy()
 
 
 def told_of(pipeline: Pipeline, stage: str) -> Explained:
     """The account in the report of the stage that failed."""
-    found = [report.explained for report in pipeline.reports if report.stage == stage and report.explained]
-    assert found, [(report.stage, report.error[:80]) for report in pipeline.reports]
-    return found[-1]
+    results = [report.explained for report in pipeline.reports if report.stage == stage and report.explained]
+    assert results, [(report.stage, report.error[:80]) for report in pipeline.reports]
+    return results[-1]
 
 
 def traced(function: Any) -> Any:
@@ -77,29 +77,29 @@ def inner_fails(graph: Any, fakes: list[Any], mode: Any, pipeline: Pipeline) -> 
 
 def test_an_operator_without_a_fake_kernel(library: Any) -> None:
     error, pipeline = fails(traced(lambda x: (library.untraceable.default(x.sin()),)), [torch.randn(4)])
-    told = told_of(pipeline, "capture")
+    messages = told_of(pipeline, "capture")
     assert type(error).__name__ == "UnsupportedOperatorException" and "errors_graph.untraceable.default" in str(error)
-    assert told.kind == "unsupported operator" and told.nodes[0].op == "errors_graph.untraceable.default"
-    assert told.nodes[0].line.startswith(HERE) and "library.untraceable" in told.nodes[0].code
-    assert '@torch.library.register_fake("errors_graph::untraceable")' in told.fix
-    assert told.nodes[0].node in told.what and HERE in told.what
+    assert messages.kind == "unsupported operator" and messages.nodes[0].op == "errors_graph.untraceable.default"
+    assert messages.nodes[0].line.startswith(HERE) and "library.untraceable" in messages.nodes[0].code
+    assert '@torch.library.register_fake("errors_graph::untraceable")' in messages.fix
+    assert messages.nodes[0].node in messages.what and HERE in messages.what
 
 
 def test_an_operator_without_a_lowering(library: Any) -> None:
     graph = traced(lambda x: (library.unlowered.default(x) * 2,))
     error, pipeline = fails(graph, [torch.randn(4)], implicit_fallbacks=False)
-    told = told_of(pipeline, "lower")
-    assert type(error).__name__ == "InductorError" and told.error_type == "MissingOperatorWithoutDecomp"
-    assert (told.kind, told.nodes[0].op) == ("unsupported operator", "errors_graph.unlowered.default")
-    assert told.nodes[0].line.startswith(HERE) and "implicit_fallbacks = True" in told.fix
-    assert error.graphdbg_explained == told.text()
+    messages = told_of(pipeline, "lower")
+    assert type(error).__name__ == "InductorError" and messages.error_type == "MissingOperatorWithoutDecomp"
+    assert (messages.kind, messages.nodes[0].op) == ("unsupported operator", "errors_graph.unlowered.default")
+    assert messages.nodes[0].line.startswith(HERE) and "implicit_fallbacks = True" in messages.fix
+    assert error.graphdbg_explained == messages.text()
 
 
 def test_an_operator_that_cannot_be_made_functional(library: Any) -> None:
     _, pipeline = fails(traced(lambda x: (library.aliasing.default(x.clone()),)), [torch.randn(4)])
-    told = told_of(pipeline, "capture")
-    assert (told.kind, told.nodes[0].op) == ("unsupported operator", "errors_graph.aliasing.default")
-    assert "alias annotations" in told.why and "mutates_args" in told.fix
+    messages = told_of(pipeline, "capture")
+    assert (messages.kind, messages.nodes[0].op) == ("unsupported operator", "errors_graph.aliasing.default")
+    assert "alias annotations" in messages.why and "mutates_args" in messages.fix
 
 
 def test_an_operator_that_generated_code_cannot_call(library: Any) -> None:
@@ -108,17 +108,19 @@ def test_an_operator_that_generated_code_cannot_call(library: Any) -> None:
         fake = torch.empty(4)
     graph = make_fx(lambda x: (library.aliasing.default(x),))(fake)
     error = inner_fails(graph, [fake], mode, pipeline)
-    told = told_of(pipeline, "lower")
+    messages = told_of(pipeline, "lower")
     assert type(error.inner_exception).__name__ == "LoweringException"
-    assert told.kind == "unsupported operator" and "fallback is not possible" in told.why
-    assert "Can't generate FallbackKernel" in told.message and told.nodes[0].op == "errors_graph.aliasing.default"
+    assert messages.kind == "unsupported operator" and "fallback is not possible" in messages.why
+    assert (
+        "Can't generate FallbackKernel" in messages.message and messages.nodes[0].op == "errors_graph.aliasing.default"
+    )
 
 
 def test_a_size_that_depends_on_data() -> None:
     _, pipeline = fails(traced(lambda x: (x.nonzero() * 2,)), [torch.randn(4)])
-    told = told_of(pipeline, "capture")
-    assert told.kind == "depends on data" and "capture_dynamic_output_shape_ops" in told.fix
-    assert told.nodes[0].node == "nonzero" and told.nodes[0].line.startswith(HERE)
+    messages = told_of(pipeline, "capture")
+    assert messages.kind == "depends on data" and "capture_dynamic_output_shape_ops" in messages.fix
+    assert messages.nodes[0].node == "nonzero" and messages.nodes[0].line.startswith(HERE)
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda"])
@@ -126,11 +128,11 @@ def test_operands_on_two_devices_in_capture(device: str) -> None:
     with FakeTensorMode():
         x, y = torch.empty(4), torch.empty(4, device=device)
     error, pipeline = fails(traced(lambda x, y: (torch.add(x.sin(), y),)), [x, y])
-    told = told_of(pipeline, "capture")
+    messages = told_of(pipeline, "capture")
     name = {"meta": "meta", "cuda": "cuda:0"}[device]
-    assert told.kind == "device mismatch" and "device" in str(error)
-    assert f"sin is on cpu (from the input x), y is on {name} (an input of the graph)" in told.why
-    assert told.nodes[0].node == "add" and told.nodes[0].line.startswith(HERE)
+    assert messages.kind == "device mismatch" and "device" in str(error)
+    assert f"sin is on cpu (from the input x), y is on {name} (an input of the graph)" in messages.why
+    assert messages.nodes[0].node == "add" and messages.nodes[0].line.startswith(HERE)
 
 
 def test_operands_on_two_devices_in_fake_propagation() -> None:
@@ -140,9 +142,9 @@ def test_operands_on_two_devices_in_fake_propagation() -> None:
     aten = torch.ops.aten
     graph = traced(lambda x, y: (aten.add.Tensor(aten.sin.default(y), aten.cos.default(x)),))
     inner_fails(graph, fakes, mode, pipeline)
-    told = told_of(pipeline, "post_grad")
-    assert told.kind == "device mismatch"
-    assert "sin_default is on cuda:0 (from the input y), cos_default is on cpu (from the input x)" in told.why
+    messages = told_of(pipeline, "post_grad")
+    assert messages.kind == "device mismatch"
+    assert "sin_default is on cuda:0 (from the input y), cos_default is on cpu (from the input x)" in messages.why
 
 
 def test_a_moved_input_is_named_before_the_first_stage() -> None:
@@ -195,12 +197,12 @@ def test_a_pass_that_raises(setting: str, stage: str, name: str, watched: bool) 
     pipeline = Pipeline(until="lower", watch_passes=watched)
     with pytest.raises(Exception, match="no rule for") as caught, inductor_config.patch({setting: Failing(refuse)}):
         compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
-    told = told_of(pipeline, stage)
-    assert (told.kind, told.pass_name) == ("pass failed", name)
-    assert told.nodes[0].op == "aten.mul.Tensor" and told.nodes[0].line.startswith(HERE)
-    assert told.why == "ValueError: no rule for aten.mul.Tensor" and "no rule for" in str(caught.value)
-    assert f"--skip {name}" in told.fix
-    assert any(line.startswith(">") and "raise ValueError" in line for line in told.excerpt.splitlines())
+    messages = told_of(pipeline, stage)
+    assert (messages.kind, messages.pass_name) == ("pass failed", name)
+    assert messages.nodes[0].op == "aten.mul.Tensor" and messages.nodes[0].line.startswith(HERE)
+    assert messages.why == "ValueError: no rule for aten.mul.Tensor" and "no rule for" in str(caught.value)
+    assert f"--skip {name}" in messages.fix
+    assert any(line.startswith(">") and "raise ValueError" in line for line in messages.excerpt.splitlines())
 
 
 def test_the_way_out_that_is_promised_works() -> None:
@@ -214,8 +216,8 @@ def test_recursion_and_memory_are_sentences() -> None:
     for action, kind, said in ((endless, "recursion", "endless"), (hungry, "out of memory", "MemoryError")):
         graph = traced(lambda x: (x.sin() * 3,))
         error, pipeline = fails(graph, [torch.randn(4)], post_grad_custom_post_pass=Failing(action))
-        told = told_of(pipeline, "post_grad")
-        assert told.kind == kind and said in told.why and told.fix, error
+        messages = told_of(pipeline, "post_grad")
+        assert messages.kind == kind and said in messages.why and messages.fix, error
 
 
 def test_a_lowering_that_raises(library: Any) -> None:
@@ -229,10 +231,10 @@ def test_a_lowering_that_raises(library: Any) -> None:
         error, pipeline = fails(traced(lambda x: (library.unlowered.default(x) * 2,)), [torch.randn(4)])
     finally:
         lowerings.pop(op, None)
-    told = told_of(pipeline, "lower")
-    assert told.kind == "lowering failed" and told.why == "AssertionError: no such layout"
-    assert told.nodes[0].op == "errors_graph.unlowered.default" and told.nodes[0].line.startswith(HERE)
-    assert any(line.startswith(">") and "no such layout" in line for line in told.excerpt.splitlines())
+    messages = told_of(pipeline, "lower")
+    assert messages.kind == "lowering failed" and messages.why == "AssertionError: no such layout"
+    assert messages.nodes[0].op == "errors_graph.unlowered.default" and messages.nodes[0].line.startswith(HERE)
+    assert any(line.startswith(">") and "no such layout" in line for line in messages.excerpt.splitlines())
     assert type(error.inner_exception).__name__ == "LoweringException"
 
 
@@ -267,11 +269,11 @@ def test_bfloat16_on_an_old_gpu(monkeypatch: pytest.MonkeyPatch, cached: bool) -
     # as in stock: where a result is to be kept it passes through as it is, elsewhere it is wrapped
     raised = caught.value if cached else caught.value.inner_exception  # pyright: ignore[reportAttributeAccessIssue]
     assert type(raised) is SkipFrame and str(raised) == "BF16 is not supported"
-    told = told_of(pipeline, "lower")
-    assert told.kind == "bfloat16 on an old GPU" and told.error_type == "SkipFrame"
-    assert told.what == "bfloat16 cannot be compiled for Old GPU (compute capability 7.5)"
-    assert "is bfloat16" in told.why and "runs it uncompiled" in told.why and "float16" in told.fix
-    assert caught.value.graphdbg_explained == told.text()  # pyright: ignore[reportAttributeAccessIssue]
+    messages = told_of(pipeline, "lower")
+    assert messages.kind == "bfloat16 on an old GPU" and messages.error_type == "SkipFrame"
+    assert messages.what == "bfloat16 cannot be compiled for Old GPU (compute capability 7.5)"
+    assert "is bfloat16" in messages.why and "runs it uncompiled" in messages.why and "float16" in messages.fix
+    assert caught.value.graphdbg_explained == messages.text()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def waiting_for(future: Any) -> Callable[[Any, Pipeline], None]:
@@ -288,9 +290,9 @@ def test_a_worker_that_hangs_is_named() -> None:
     pipeline = Pipeline(replace={"load": waiting_for(Future())})
     with pytest.raises(Exception) as caught, inductor_config.patch(compile_worker_wait_timeout=1):
         compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
-    told = told_of(pipeline, "load")
-    assert told.kind == "compile timed out" and told.kernel == "triton_poi_fused_sin_0", caught.value
-    assert "WAIT_TIMEOUT" in told.fix and "did not" in told.why
+    messages = told_of(pipeline, "load")
+    assert messages.kind == "compile timed out" and messages.kernel == "triton_poi_fused_sin_0", caught.value
+    assert "WAIT_TIMEOUT" in messages.fix and "did not" in messages.why
 
 
 def test_a_worker_that_dies_is_a_sentence() -> None:
@@ -298,5 +300,5 @@ def test_a_worker_that_dies_is_a_sentence() -> None:
         pipeline = Pipeline(replace={"load": waiting_for(workers.submit(os._exit, 3))})
         with pytest.raises(Exception, match="exited unexpectedly"):
             compile_fx(traced(lambda x: (x.sin() * 3,)), [torch.randn(4)], pipeline=pipeline)
-    told = told_of(pipeline, "load")
-    assert told.kind == "compile worker died" and "TORCHINDUCTOR_COMPILE_THREADS=1" in told.fix
+    messages = told_of(pipeline, "load")
+    assert messages.kind == "compile worker died" and "TORCHINDUCTOR_COMPILE_THREADS=1" in messages.fix

@@ -89,48 +89,52 @@ def failing(**options: Any) -> tuple[Any, Explained, Work]:
 
     with pytest.raises(BaseException) as caught:
         torch.compile(model, backend=backend)(x, x)
-    told = next(report.explained for report in pipeline.reports if report.stage == "load")
-    assert told is not None, caught.value
-    return caught.value, told, next(work for work in reversed(works) if work.coded is not None)
+    reported = next(report.explained for report in pipeline.reports if report.stage == "load")
+    assert reported is not None, caught.value
+    return caught.value, reported, next(work for work in reversed(works) if work.coded is not None)
 
 
 def test_a_kernel_that_is_no_python(kernels_for_a_gpu: None) -> None:
-    error, told, _ = failing(**{"triton.inject_relu_bug_TESTING_ONLY": "compile_error"})
+    error, reported, _ = failing(**{"triton.inject_relu_bug_TESTING_ONLY": "compile_error"})
     assert type(error).__name__ == "InductorError" and "Failed to import" in str(error)
-    assert told.kind == "Triton compile error" and told.kernel == "triton_poi_fused_add_relu_0"
-    assert [(node.node, node.op, node.line.split(":")[0]) for node in told.nodes] == [
+    assert reported.kind == "Triton compile error" and reported.kernel == "triton_poi_fused_add_relu_0"
+    assert [(node.node, node.op, node.line.split(":")[0]) for node in reported.nodes] == [
         ("relu", "aten.relu.default", HERE),
         ("add", "aten.add.Tensor", HERE),
     ]
-    assert told.nodes[0].code == "return torch.relu(x @ w) + 1"
-    marked = [line for line in told.excerpt.splitlines() if line.startswith(">")]
+    assert reported.nodes[0].code == "return torch.relu(x @ w) + 1"
+    marked = [line for line in reported.excerpt.splitlines() if line.startswith(">")]
     assert len(marked) == 1 and "tmp1 = compile error!" in marked[0]
-    assert "SyntaxError" in told.compiler_line and told.line is not None
-    assert "compile error!" in Path(told.file).read_text().splitlines()[told.line - 1]
+    assert "SyntaxError" in reported.compiler_line and reported.line is not None
+    assert "compile error!" in Path(reported.file).read_text().splitlines()[reported.line - 1]
 
 
 def test_tritons_own_error_with_line_and_caret(kernels_for_a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TritonOverrides, "relu", staticmethod(lambda x: f"tl.no_such_function({x})"))
-    error, told, work = failing()
+    error, reported, work = failing()
     assert type(error.inner_exception).__name__ == "CompilationError"
-    check_refused(told)
-    assert told.compiler_line.startswith(f"{told.kernel}:{told.line}:") and told.message in str(error)
+    check_refused(reported)
+    assert reported.compiler_line.startswith(f"{reported.kernel}:{reported.line}:") and reported.message in str(error)
     # what a worker process sends is the same error as text
     with pytest.raises(Exception) as again:
         raise error.inner_exception
     details = "".join(traceback.format_exception(type(again.value), again.value, again.value.__traceback__))
-    sent = SubprocException(details, told.kernel)
+    sent = SubprocException(details, reported.kernel)
     from_worker = explain(sent, work, "load")
     check_refused(from_worker)
-    assert (from_worker.line, from_worker.column, from_worker.excerpt) == (told.line, told.column, told.excerpt)
+    assert (from_worker.line, from_worker.column, from_worker.excerpt) == (
+        reported.line,
+        reported.column,
+        reported.excerpt,
+    )
 
 
-def check_refused(told: Explained) -> None:
+def check_refused(explained: Explained) -> None:
     """The account of a kernel that calls a function which Triton has not."""
-    assert told.kind == "Triton compile error" and told.kernel == "triton_poi_fused_add_relu_0", told
-    assert "no_such_function" in told.why
-    assert [node.node for node in told.nodes] == ["relu", "add"]
-    lines = told.excerpt.splitlines()
+    assert explained.kind == "Triton compile error" and explained.kernel == "triton_poi_fused_add_relu_0", explained
+    assert "no_such_function" in explained.why
+    assert [node.node for node in explained.nodes] == ["relu", "add"]
+    lines = explained.excerpt.splitlines()
     marked = next(i for i, line in enumerate(lines) if line.startswith(">"))
     assert "tl.no_such_function" in lines[marked] and lines[marked + 1].strip(" |") == "^"
     assert lines[marked].index("tl.no_such_function") == lines[marked + 1].index("^")

@@ -39,8 +39,8 @@ def watched(
     """Generates code for a function, as torch.compile would have it generated; nothing is built and nothing run."""
     from graphdbg.toolkit.compile_fx import compile_fx
 
-    found, code = KernelWatch(), Code()
-    pipeline = Pipeline([found, code] if watch else [code], until="codegen")
+    result, code = KernelWatch(), Code()
+    pipeline = Pipeline([result, code] if watch else [code], until="codegen")
 
     def backend(gm: Any, given: Any) -> Any:
         compile_fx(gm, given, pipeline=pipeline)
@@ -49,16 +49,16 @@ def watched(
     torch._dynamo.reset()
     with torch.no_grad():
         torch.compile(function, backend=backend, dynamic=dynamic)(*inputs)
-    return found, code
+    return result, code
 
 
-def rows(found: KernelWatch) -> dict[str, KernelRow]:
-    return {row.label: row for row in found.rows["inference"]}
+def rows(kernel_watch: KernelWatch) -> dict[str, KernelRow]:
+    return {row.label: row for row in kernel_watch.rows["inference"]}
 
 
 def test_a_product_and_a_fused_loop_are_counted_by_hand() -> None:
-    found, _ = watched(lambda x, w: torch.relu(x @ w).sum(-1), torch.randn(5, 7), torch.randn(7, 9))
-    product, loop = found.rows["inference"]
+    result, _ = watched(lambda x, w: torch.relu(x @ w).sum(-1), torch.randn(5, 7), torch.randn(7, 9))
+    product, loop = result.rows["inference"]
     assert (product.name, product.kind, product.nodes) == ("extern_kernels.mm", "extern", ["mm"])
     assert (product.bytes_read, product.bytes_written) == (4 * (5 * 7 + 7 * 9), 4 * 5 * 9)
     assert product.flops == 2 * 5 * 7 * 9 and product.intensity == pytest.approx(630 / 572)
@@ -69,44 +69,44 @@ def test_a_product_and_a_fused_loop_are_counted_by_hand() -> None:
 
 
 def test_what_only_the_kernel_uses_is_not_moved_and_an_input_read_twice_counts_once() -> None:
-    found, _ = watched(lambda x: (x - x.mean(-1, keepdim=True)) * x, torch.randn(32, 64))
-    (row,) = found.rows["inference"]
+    result, _ = watched(lambda x: (x - x.mean(-1, keepdim=True)) * x, torch.randn(32, 64))
+    (row,) = result.rows["inference"]
     assert (row.bytes_read, row.bytes_written) == (4 * 32 * 64, 4 * 32 * 64)
 
 
 def test_a_copy_computes_nothing_and_that_is_no_unknown() -> None:
-    found, _ = watched(lambda x: x.t().contiguous(), torch.randn(8, 4))
-    (row,) = found.rows["inference"]
+    result, _ = watched(lambda x: x.t().contiguous(), torch.randn(8, 4))
+    (row,) = result.rows["inference"]
     assert row.flops == 0 and row.intensity == 0
     assert " - " in kernel_table(PartRow("inference", kernels=[row]))
 
 
 def test_a_library_call_that_nobody_can_count_is_unknown() -> None:
-    found, _ = watched(lambda x: torch.sort(x, stable=True).values, torch.randn(8, 4000))
-    row = next(row for row in found.rows["inference"] if row.kind == "extern")
+    result, _ = watched(lambda x: torch.sort(x, stable=True).values, torch.randn(8, 4000))
+    row = next(row for row in result.rows["inference"] if row.kind == "extern")
     assert row.flops is None and row.intensity is None
     assert "?" in kernel_table(PartRow("inference", kernels=[row]))
 
 
 def test_symbols_count_with_their_hints_and_say_so() -> None:
-    found, _ = watched(lambda x, w: torch.relu(x @ w), torch.randn(5, 7), torch.randn(7, 9), dynamic=True)
-    assert [row.estimated for row in found.rows["inference"]] == [True, True]
-    assert found.rows["inference"][0].flops == 630
-    assert "~630" in kernel_table(PartRow("inference", kernels=found.rows["inference"]))
+    result, _ = watched(lambda x, w: torch.relu(x @ w), torch.randn(5, 7), torch.randn(7, 9), dynamic=True)
+    assert [row.estimated for row in result.rows["inference"]] == [True, True]
+    assert result.rows["inference"][0].flops == 630
+    assert "~630" in kernel_table(PartRow("inference", kernels=result.rows["inference"]))
 
 
 def test_a_size_that_only_a_run_tells_is_unknown() -> None:
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        found, _ = watched(lambda x: torch.nonzero(x).float() * 2, torch.randn(5, 7))
-    loop = next(row for row in found.rows["inference"] if row.kind == "C++")
+        result, _ = watched(lambda x: torch.nonzero(x).float() * 2, torch.randn(5, 7))
+    loop = next(row for row in result.rows["inference"] if row.kind == "C++")
     assert (loop.bytes_read, loop.bytes_written, loop.flops) == (None, None, None)
 
 
 def test_a_kernel_that_is_called_twice_has_a_row_for_each_call() -> None:
-    found, _ = watched(lambda x, w: torch.tanh(torch.tanh(x @ w) @ w), torch.randn(8, 8), torch.randn(8, 8))
-    names = [row.label for row in found.rows["inference"]]
+    result, _ = watched(lambda x, w: torch.tanh(torch.tanh(x @ w) @ w), torch.randn(8, 8), torch.randn(8, 8))
+    names = [row.label for row in result.rows["inference"]]
     assert names == ["extern_kernels.mm", "cpp_fused_tanh_0", "extern_kernels.mm#2", "cpp_fused_tanh_0#2"]
-    assert found.maps["inference"]["tanh_1"] == ["cpp_fused_tanh_0#2"]
+    assert result.maps["inference"]["tanh_1"] == ["cpp_fused_tanh_0#2"]
 
 
 def test_every_node_is_in_a_kernel_or_has_a_reason() -> None:
@@ -114,8 +114,8 @@ def test_every_node_is_in_a_kernel_or_has_a_reason() -> None:
         first, second = (x @ w.t()).view(2, 4, 6).transpose(0, 1).split(3, dim=-1)
         return torch.softmax(first * second + x.shape[0], -1)
 
-    found, code = watched(function, torch.randn(8, 5), torch.randn(6, 5))
-    known, without = found.maps["inference"], found.without["inference"]
+    result, code = watched(function, torch.randn(8, 5), torch.randn(6, 5))
+    known, without = result.maps["inference"], result.without["inference"]
     assert code.names <= set(known) | set(without)
     assert not set(known) & set(without)
     assert VIEW in without.values() and any(why.startswith("a result of split") for why in without.values())
@@ -130,8 +130,8 @@ def test_watching_leaves_the_code_as_it_is(dynamic: bool) -> None:
 
     given = (torch.randn(5, 7), torch.randn(7, 9), torch.randn(20, 9))
     _, plain = watched(function, *given, dynamic=dynamic, watch=False)
-    found, seen = watched(function, *given, dynamic=dynamic)
-    assert found.rows["inference"] and plain.texts == seen.texts
+    result, seen = watched(function, *given, dynamic=dynamic)
+    assert result.rows["inference"] and plain.texts == seen.texts
 
 
 def test_the_listening_ends_with_the_stage() -> None:
@@ -146,8 +146,8 @@ def test_the_listening_ends_with_the_stage() -> None:
 def test_a_training_graph_counts_both_halves() -> None:
     from graphdbg.toolkit.compile_fx import compile_fx
 
-    found = KernelWatch()
-    pipeline = Pipeline([found], until="codegen")
+    watch = KernelWatch()
+    pipeline = Pipeline([watch], until="codegen")
 
     def backend(gm: Any, given: Any) -> Any:
         with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
@@ -159,15 +159,15 @@ def test_a_training_graph_counts_both_halves() -> None:
         torch.randn(5, 7, requires_grad=True), torch.randn(7, 9, requires_grad=True)
     )
     products = {
-        part: [row.flops for row in found.rows[part] if row.kind == "extern"] for part in ("forward", "backward")
+        part: [row.flops for row in watch.rows[part] if row.kind == "extern"] for part in ("forward", "backward")
     }
     assert products == {"forward": [630], "backward": [630, 630]}
 
 
 def test_the_map_in_words() -> None:
-    made = numbered([KernelRow("k", "C++", ["a", "b"]), KernelRow("k", "C++", ["b"])])
-    assert both_ways(made) == {"a": ["k"], "b": ["k", "k#2"]}
-    assert summary(both_ways(made), {"c": VIEW, "d": VIEW, "e": DEAD, "f": SIZE}) == (
+    result = numbered([KernelRow("k", "C++", ["a", "b"]), KernelRow("k", "C++", ["b"])])
+    assert both_ways(result) == {"a": ["k"], "b": ["k", "k#2"]}
+    assert summary(both_ways(result), {"c": VIEW, "d": VIEW, "e": DEAD, "f": SIZE}) == (
         "2 nodes in 2 kernels, 4 in none (2 views, 1 unused, 1 size)"
     )
 
@@ -226,19 +226,21 @@ def test_bodies_of_cond_have_their_own_nodes_lines_and_kernels() -> None:
         )
         return outer * inner
 
-    found, _ = watched(model, torch.randn(8, 8), torch.randn(8, 8))
-    kernels = found.rows["inference"]
-    assert {one for row in kernels for one in row.nodes if "." not in one} == {"mm", "relu", "sum_1", "gt", "mul"}
-    bodies = {name: {one for row in kernels for one in row.nodes if one.startswith(name)} for name in ("true", "false")}
-    assert {one.partition(".")[2] for one in bodies["true"]} == {"mm", "sub", "relu", "mul"}
-    assert {one.partition(".")[2] for one in bodies["false"]} == {"add", "relu", "exp"}
+    result, _ = watched(model, torch.randn(8, 8), torch.randn(8, 8))
+    kernels = result.rows["inference"]
+    assert {node for row in kernels for node in row.nodes if "." not in node} == {"mm", "relu", "sum_1", "gt", "mul"}
+    bodies = {
+        name: {node for row in kernels for node in row.nodes if node.startswith(name)} for name in ("true", "false")
+    }
+    assert {item.partition(".")[2] for item in bodies["true"]} == {"mm", "sub", "relu", "mul"}
+    assert {item.partition(".")[2] for item in bodies["false"]} == {"add", "relu", "exp"}
     outer, inner = (next(row for row in kernels if name in row.nodes) for name in ("relu", "true_graph_0.relu"))
     assert outer is not inner and set(outer.lines).isdisjoint(inner.lines)
     assert all(len(set(row.nodes)) == len(row.nodes) for row in kernels)
-    assert len(found.maps["inference"]["relu"]) == 1
+    assert len(result.maps["inference"]["relu"]) == 1
 
 
 def test_an_input_is_no_node_of_a_kernel() -> None:
-    found, _ = watched(lambda x, w: torch.nn.functional.conv2d(x, w), torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3))
-    assert [row.nodes for row in found.rows["inference"] if row.kind == "extern"] == [["convolution"]]
-    assert not any("arg" in name for row in found.rows["inference"] for name in row.nodes)
+    result, _ = watched(lambda x, w: torch.nn.functional.conv2d(x, w), torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3))
+    assert [row.nodes for row in result.rows["inference"] if row.kind == "extern"] == [["convolution"]]
+    assert not any("arg" in name for row in result.rows["inference"] for name in row.nodes)

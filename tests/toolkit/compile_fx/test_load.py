@@ -40,6 +40,6 @@ def test_a_build_is_told(tmp_path: Path) -> None:
     with config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
         torch.compile(lambda x: x.relu() + unique, backend=graphdbg_triton, options={"pipeline": pipeline})(X)
     report = next(report for report in pipeline.reports if report.stage == "load")
-    found = re.search(r"C\+\+ build (\d+\.\d+) s", report.notes[1])
-    assert found is not None
-    assert 0 < float(found[1]) <= report.seconds
+    match = re.search(r"C\+\+ build (\d+\.\d+) s", report.notes[1])
+    assert match is not None
+    assert 0 < float(match[1]) <= report.seconds

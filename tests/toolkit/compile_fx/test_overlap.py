@@ -41,10 +41,10 @@ def test_overlap_inside_a_tensor_is_exact(dims: list[tuple[int, int]]) -> None:
 
 @given(DIMS, DIMS, st.integers(0, 40), st.integers(0, 40), st.booleans())
 def test_overlap_of_two_tensors_is_exact(
-    one: list[tuple[int, int]], other: list[tuple[int, int]], first: int, second: int, halves: bool
+    items: list[tuple[int, int]], other: list[tuple[int, int]], first: int, second: int, halves: bool
 ) -> None:
     memory = torch.empty(400)
-    a = memory.as_strided([size for size, _ in one], [stride for _, stride in one], first)
+    a = memory.as_strided([size for size, _ in items], [stride for _, stride in items], first)
     b = (memory.view(torch.float16) if halves else memory).as_strided(
         [n for n, _ in other], [s for _, s in other], second
     )
@@ -79,7 +79,7 @@ def test_fake_tensors_say_it_too_and_touch_no_symbols() -> None:
         views = [fake[2:], fake.expand(3, 12, 5), fake.t()]
     before = len(env.guards)
     assert [overlaps_itself(view) for view in views] == [False, True, False]
-    assert {(one.first, one.second, one.how) for one in shared(views)} == {
+    assert {(item.first, item.second, item.how) for item in shared(views)} == {
         (0, 1, "overlap"),
         (0, 2, "overlap"),
         (1, 2, "overlap"),

@@ -13,7 +13,7 @@ from .passes_cases import Case, cases, compiled, here, seen
 
 CASES = cases()
 OF = {name: case for case in CASES.values() for name in case.names}
-NAMES = [one.full_name for one in PASSES.values() if here(one.full_name)]
+NAMES = [own_pass.full_name for own_pass in PASSES.values() if here(own_pass.full_name)]
 
 
 def as_run(name: str) -> str:
@@ -41,27 +41,29 @@ def test_the_cases_have_each_pass_of_the_table() -> None:
 def test_passes_of_a_case_are_seen_and_can_all_be_left_out(name: str) -> None:
     case = CASES[name]
     usual = compiled(case)
-    found = seen(usual)
+    result = seen(usual)
     for each in map(as_run, case.names):
-        assert each in found, f"{each} was not seen in {sorted(found)}"
-        assert all(one.nodes_before is not None and one.seconds >= 0 and not one.skipped_because for one in found[each])
+        assert each in result, f"{each} was not seen in {sorted(result)}"
+        assert all(
+            item.nodes_before is not None and item.seconds >= 0 and not item.skipped_because for item in result[each]
+        )
     assert code_of(usual, case)
     mine = tuple(as_run(each) for each in case.names if skippable(each))
     without = compiled(case, mine)
-    found = seen(without)
+    result = seen(without)
     inner = {"fuse_seed_creation_pass", "fuse_offset_creation_pass"}  # run by a pass that is left out as well
     for each in mine:
         if each.partition(".")[2] not in inner or "joint.replace_random_passes" not in mine:
-            assert found[each] and all(one.skipped_because == "asked for" for one in found[each]), each
+            assert result[each] and all(item.skipped_because == "asked for" for item in result[each]), each
     assert code_of(without, case)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not skippable(name)])
 def test_what_no_graph_can_do_without_says_why(name: str) -> None:
     row = known(*name.split(".", 1))
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         Pipeline(skip=(name,))
-    assert str(told.value) == f"the pass {name} cannot be skipped: {row.needed}. Leave it in."
+    assert str(reported.value) == f"the pass {name} cannot be skipped: {row.needed}. Leave it in."
 
 
 @pytest.mark.slow
@@ -69,9 +71,9 @@ def test_what_no_graph_can_do_without_says_why(name: str) -> None:
 def test_each_pass_is_left_out_alone(name: str) -> None:
     case, name = OF[name], as_run(name)
     without = compiled(case, (name,))
-    found = seen(without)
-    skipped = [each for each, ones in found.items() if any(one.skipped_because for one in ones)]
+    result = seen(without)
+    skipped = [each for each, ones in result.items() if any(item.skipped_because for item in ones)]
     assert skipped == [name]
     assert code_of(without, case)
-    count = len(found[name])
+    count = len(result[name])
     assert without.skipped_passes() == [f"{name}: skipped {count} time{'' if count == 1 else 's'}"]

@@ -13,7 +13,7 @@ from graphdbg.toolkit.compile_fx.passes import PASSES, Matched, PassReport, aske
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "items"),
     [
         ("post_grad.remove_noop_ops", ["post_grad.remove_noop_ops"]),
         ("remove_noop_ops", ["joint.remove_noop_ops", "post_grad.remove_noop_ops"]),
@@ -32,8 +32,8 @@ from graphdbg.toolkit.compile_fx.passes import PASSES, Matched, PassReport, aske
         ("custom_backend_passes", ["post_grad.custom_backend_passes_*"]),
     ],
 )
-def test_a_name_is_all_that_it_can_mean(name: str, found: list[str]) -> None:
-    assert [f"{stage}.{one}" for stage, one in resolve(name)] == found
+def test_a_name_is_all_that_it_can_mean(name: str, items: list[str]) -> None:
+    assert [f"{stage}.{item}" for stage, item in resolve(name)] == items
 
 
 def test_a_misspelt_name_is_told_with_the_nearest_and_where_all_are() -> None:

@@ -39,20 +39,24 @@ def without(*skip: str) -> tuple[Pipeline, float]:
     wanted = model(x)
     gradients = torch.autograd.grad(wanted.sum(), [x, *model.parameters()])
     pipeline = Pipeline(skip=skip)
-    made = torch.compile(model, backend="graphdbg_triton", options={"pipeline": pipeline})(x)
-    found = torch.autograd.grad(made.sum(), [x, *model.parameters()])
-    pairs = zip((made, *found), (wanted, *gradients), strict=True)
+    compiled = torch.compile(model, backend="graphdbg_triton", options={"pipeline": pipeline})(x)
+    result = torch.autograd.grad(compiled.sum(), [x, *model.parameters()])
+    pairs = zip((compiled, *result), (wanted, *gradients), strict=True)
     return pipeline, max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
 @pytest.mark.slow
 def test_without_all_optional_passes_the_numbers_are_eagers() -> None:
-    names = [one.full_name for one in PASSES.values() if not one.always_needed and here(one.full_name)]
+    names = [
+        own_pass.full_name for own_pass in PASSES.values() if not own_pass.always_needed and here(own_pass.full_name)
+    ]
     pipeline, difference = without(*names)
     assert difference < 1e-4
-    skipped = {one.full_name for report in pipeline.reports for one in report.passes if one.skipped_because}
+    skipped = {
+        own_pass.full_name for report in pipeline.reports for own_pass in report.passes if own_pass.skipped_because
+    }
     assert skipped >= {"joint.remove_noop_ops", "post_grad.reinplace_inplaceable_ops", "joint.attention_patterns"}
-    parts = {report.part for report in pipeline.reports for one in report.passes if one.skipped_because}
+    parts = {report.part for report in pipeline.reports for own_pass in report.passes if own_pass.skipped_because}
     assert parts == {"dynamo", "joint", "forward", "backward"}  # also where it is compiled late
 
 
@@ -106,7 +110,7 @@ def test_nodes_that_a_pass_would_have_taken_lower_to_the_same(model: Callable[..
     pipeline = Pipeline(skip=(name,))
     compiled = compile_fx(torch.fx.symbolic_trace(model), [x, y], pipeline=pipeline)
     assert torch.allclose(torch.as_tensor(compiled(x, y)), model(x, y))
-    assert all("skipped 1 time" in one for one in pipeline.skipped_passes())
+    assert all("skipped 1 time" in skipped_pass for skipped_pass in pipeline.skipped_passes())
 
 
 def test_a_pass_is_left_out_by_name_in_each_way_of_asking() -> None:

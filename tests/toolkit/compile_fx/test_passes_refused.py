@@ -40,9 +40,9 @@ def mapped(x: Any, y: Any) -> Any:
 def test_a_graph_that_needs_a_pass_says_so(name: str, model: Callable[..., Any]) -> None:
     if not here(name):
         pytest.skip("this torch has no such pass")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         compiled(Case(model, small, ()), (name,))
-    text = str(told.value)
+    text = str(reported.value)
     assert text.startswith(f"the pass {name} cannot be skipped for this graph: {_needed(name)} (node ")
 
 
@@ -102,11 +102,11 @@ def with_offsets(gm: Any) -> None:
 
 
 def test_a_graph_without_such_nodes_does_without() -> None:
-    names = [f"{stage}.{name}" for (stage, name), one in PASSES.items() if one.needed_for]
+    names = [f"{stage}.{name}" for (stage, name), item in PASSES.items() if item.needed_for]
     names = [name for name in names if here(name)]
     pipeline = compiled(Case(lambda x, y: (x @ y.T).relu(), small, ()), tuple(names))
     assert pipeline.reports[-1].stage == "codegen"
-    ran = [one for one in pipeline.skipped_passes() if "did not run" not in one]
+    ran = [skipped_pass for skipped_pass in pipeline.skipped_passes() if "did not run" not in skipped_pass]
     assert len(ran) >= len(names) - 2  # seeds and offsets are inside a pass that is left out
 
 

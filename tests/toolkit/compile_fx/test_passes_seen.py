@@ -86,30 +86,30 @@ def test_each_pass_that_runs_is_in_the_table(run: Callable[[], Pipeline]) -> Non
 
 
 def unknown(pipeline: Pipeline) -> list[str]:
-    found = seen(pipeline)
-    assert len(found) > 30
-    return [name for name in found if known(*name.split(".", 1)) is None]
+    result = seen(pipeline)
+    assert len(result) > 30
+    return [name for name in result if known(*name.split(".", 1)) is None]
 
 
 def test_passes_on_bodies_are_told_by_the_path_of_the_body(attention: Pipeline) -> None:
-    removed = [one for one in seen(attention)["joint.remove_noop_ops"] if one.graph == "true_graph_0"]
-    assert [one.removed for one in removed] == [{"aten.view.default": 1}]
-    paths = {one.graph for one in seen(attention)["post_grad.stable_sort"]}
+    removed = [item for item in seen(attention)["joint.remove_noop_ops"] if item.graph == "true_graph_0"]
+    assert [item.removed for item in removed] == [{"aten.view.default": 1}]
+    paths = {item.graph for item in seen(attention)["post_grad.stable_sort"]}
     assert {"", "true_graph_0", "false_graph_0"} <= paths
 
 
 def test_matches_of_patterns_are_told_with_the_users_line(attention: Pipeline) -> None:
-    (early,) = [one for one in seen(attention)["joint.early_patterns"] if not one.graph]
-    (pairs,) = [one for one in early.matched if one.name == "pointless_permute_pair"]
+    (early,) = [item for item in seen(attention)["joint.early_patterns"] if not item.graph]
+    (pairs,) = [item for item in early.matched if item.name == "pointless_permute_pair"]
     assert pairs.count == 1 and early.removed == {"aten.permute.default": 2}
     assert pairs.lines[0].startswith("test_passes_seen.py:")
-    assert early.matches == sum(one.count for one in early.matched) > 1
+    assert early.matches == sum(item.count for item in early.matched) > 1
 
 
 def test_passes_inside_passes_are_told_so(attention: Pipeline) -> None:
-    inner = [one for one in seen(attention)["joint.fuse_seed_creation_pass"] if not one.graph]
-    assert [one.inside for one in inner] == ["replace_random_passes"]
-    (outer,) = [one for one in seen(attention)["joint.replace_random_passes"] if not one.graph]
+    inner = [item for item in seen(attention)["joint.fuse_seed_creation_pass"] if not item.graph]
+    assert [item.inside for item in inner] == ["replace_random_passes"]
+    (outer,) = [item for item in seen(attention)["joint.replace_random_passes"] if not item.graph]
     assert outer.removed == {"aten.rand.default": 1} and "prims.inductor_random.default" in outer.added
 
 
@@ -128,9 +128,13 @@ def test_a_planted_rewrite_shows_with_its_effect() -> None:
     pipeline = compiled(case)
     (report,) = seen(pipeline)["joint.joint_custom_pre_pass"]
     assert (report.removed, report.added) == ({"aten.relu.default": 1}, {"aten.sigmoid.default": 1})
-    (stage,) = [one for one in pipeline.reports if one.stage == "joint"]
+    (stage,) = [report for report in pipeline.reports if report.stage == "joint"]
     assert (stage.removed, stage.added) == (report.removed, report.added)
-    changed = [one.full_name for one in stage.passes if one.changed and one.name != "stable_topological_sort"]
+    changed = [
+        own_pass.full_name
+        for own_pass in stage.passes
+        if own_pass.changed and own_pass.name != "stable_topological_sort"
+    ]
     assert changed == ["joint.joint_custom_pre_pass"]
 
 
@@ -153,9 +157,9 @@ def test_a_planted_pattern_shows_and_can_be_left_out_alone() -> None:
         group.patterns.clear()
         group.patterns.update(before)
     assert (report.removed, report.added) == ({"aten.erf.default": 1}, {"aten.tanh.default": 1})
-    assert [(one.name, one.count) for one in report.matched] == [("planted_erf", 1)]
+    assert [(item.name, item.count) for item in report.matched] == [("planted_erf", 1)]
     (report,) = seen(without)["joint.softmax_patterns"]
-    assert not report.changed and [(one.name, one.count, one.skipped) for one in report.matched] == [
+    assert not report.changed and [(item.name, item.count, item.skipped) for item in report.matched] == [
         ("planted_erf", 0, 1)
     ]
     assert without.skipped_passes() == ["joint.softmax_patterns/planted_erf: kept from 1 match"]
@@ -244,8 +248,8 @@ def test_a_skip_holds_on_its_own_thread_alone() -> None:
         thread.start()
     for thread in both:
         thread.join(30)
-    assert [one.skipped_because for one in reports["skips"]] == ["asked for"]
-    assert [one.skipped_because for one in reports["sees"]] == [""]
+    assert [skip.skipped_because for skip in reports["skips"]] == ["asked for"]
+    assert [see.skipped_because for see in reports["sees"]] == [""]
     assert post_grad.stable_topological_sort is usual
 
 

@@ -113,7 +113,7 @@ def _regions(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("function", [_branches, _regions])
 def test_code_with_graphs_inside_is_stocks(function: Callable[..., torch.Tensor]) -> None:
     """Bodies of cond and of invoke_subgraph, which are partitioned on their own, with gradients."""
-    codes = [_codes_of_function(function, one) for one in (STOCK, OURS)]
+    codes = [_codes_of_function(function, item) for item in (STOCK, OURS)]
     assert len(codes[0].texts) == 2
     assert first_difference(*codes) is None
 
@@ -162,7 +162,7 @@ def test_results_and_gradients_are_stocks_bit_by_bit() -> None:
     cell = Cell("cross_entropy_head", "train")
     stock, ours = run_by(cell, STOCK), run_by(cell, OURS)
     assert len(stock) == 4  # loss, odds, gradients of the scale and of the logits' weight
-    assert all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
+    assert all(torch.equal(item, other) for item, other in zip(stock, ours, strict=True))
 
 
 def test_a_difference_is_found() -> None:

@@ -32,9 +32,9 @@ def test_a_function_takes_and_gives_what_its_row_says(stage: Stage) -> None:
     signature = inspect.signature(function_of(stage))
     work, *taken = signature.parameters.values()
     assert work.annotation == "Work"
-    assert tuple(one.name for one in taken) == stage.takes
-    for one in taken:
-        assert one.annotation == kept(one.name) or (one.name == "options" and one.annotation in OPTIONS), one
+    assert tuple(item.name for item in taken) == stage.takes
+    for item in taken:
+        assert item.annotation == kept(item.name) or (item.name == "options" and item.annotation in OPTIONS), item
     assert signature.return_annotation == (kept(stage.gives) if stage.gives else "None")
 
 

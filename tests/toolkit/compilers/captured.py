@@ -32,16 +32,16 @@ class Case(NamedTuple):
 def captured(name: str, dynamic: bool = False) -> list[Case]:
     """The forward and the backward of one training step."""
     model, inputs = built(name)
-    found: list[Case] = []
+    results: list[Case] = []
     torch._dynamo.reset()
-    compilers = {f"{stage[:1]}w_compiler": catching(stage, found) for stage in ("forward", "backward")}
+    compilers = {f"{stage[:1]}w_compiler": catching(stage, results) for stage in ("forward", "backward")}
     backend = aot_autograd(**compilers, decompositions=default_decompositions)
     with torch._dynamo.config.patch(use_lazy_graph_module=False):  # functorch's ts_compile takes no lazy ones
         step(model, torch.compile(model, backend=backend, dynamic=dynamic), inputs)
-    return found
+    return results
 
 
-def catching(stage: str, found: list[Case]) -> Callable[..., Any]:
+def catching(stage: str, items: list[Case]) -> Callable[..., Any]:
     """A compiler that adds what it is given, and the inputs of the first call, to a list."""
 
     def compiler(gm: fx.GraphModule, _: Any) -> Callable[[list[Any]], Any]:
@@ -49,9 +49,9 @@ def catching(stage: str, found: list[Case]) -> Callable[..., Any]:
             kept = copy.deepcopy(gm)
 
         def run(*args: Any) -> Any:
-            if not any(case.gm is kept for case in found):
+            if not any(case.gm is kept for case in items):
                 copies = [arg.detach().clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
-                found.append(Case(stage, kept, copies))
+                items.append(Case(stage, kept, copies))
             return gm(*args)
 
         return make_boxed_func(run)

@@ -86,8 +86,8 @@ def test_a_size_marked_dynamic_compiles_once(backend: str) -> None:
 
 
 def test_every_backend_is_an_entry_point() -> None:
-    found = {name for name in torch._dynamo.list_backends() if name.startswith("graphdbg_")}
-    assert found == {*BACKENDS, "graphdbg_triton"}  # a function of its own: it has all of Inductor's options
+    names = {name for name in torch._dynamo.list_backends() if name.startswith("graphdbg_")}
+    assert names == {*BACKENDS, "graphdbg_triton"}  # a function of its own: it has all of Inductor's options
 
 
 def fails(**kwargs: Any) -> str:

@@ -26,13 +26,13 @@ def test_forward_and_backward_lie_in_numbered_folders_that_run(tmp_path: Path) -
     compiler = debug_compile.to(folder, stream=out)
     aot_function(lambda x: (x.t() * x.shape[0]).sin(), fw_compiler=compiler, dynamic=True)(x).sum().backward()
     assert sorted(entry.name for entry in folder.iterdir()) == ["1_forward", "2_backward"]
-    told = out.getvalue()
-    assert "it runs: " in told
+    reported = out.getvalue()
+    assert "it runs: " in reported
     for name in ("1_forward", "2_backward"):
-        assert f"graphdbg minify {shlex.quote(str(folder / name))} --rung torchscript" in told
+        assert f"graphdbg minify {shlex.quote(str(folder / name))} --rung torchscript" in reported
         saved = load_graph(folder / name)
         assert saved.stage == name[2:]
-        assert [one.shape for one in saved.inputs() if isinstance(one, torch.Tensor)]
+        assert [tensor.shape for tensor in saved.inputs() if isinstance(tensor, torch.Tensor)]
     done = subprocess.run(
         [sys.executable, folder / "1_forward" / "graph.py"], capture_output=True, text=True, timeout=120
     )

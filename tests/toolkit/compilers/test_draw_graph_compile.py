@@ -38,9 +38,9 @@ def test_forward_and_backward_are_drawn_and_the_result_is_eagers(
     assert "aten.mm" in svg
     assert (tmp_path / "sub" / "bw.png").read_bytes().startswith(b"\x89PNG")
     assert [drawn.view for drawn in (*forward.drawn, *backward.drawn)] == ["nodes", "nodes"]
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "fw.svg" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "fw.svg" in printed.err
 
 
 def test_a_module_is_drawn_through_aot_module(tmp_path: Path) -> None:

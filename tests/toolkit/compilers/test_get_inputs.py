@@ -40,15 +40,15 @@ def test_layout_and_aliasing_are_as_recorded(tmp_path: Path) -> None:
     base = torch.randn(40)
     overlapping, view, other = base.as_strided((3, 4), (1, 2), 5), base[10:20:2], torch.randn(2, 3).t()
     inputs = get_inputs(saved(tmp_path, [overlapping, view, other, 7, torch.randn(1).expand(3, 2)]))
-    for made, wanted in zip(inputs, [overlapping, view, other, 7, torch.empty(1).expand(3, 2)], strict=True):
+    for result, wanted in zip(inputs, [overlapping, view, other, 7, torch.empty(1).expand(3, 2)], strict=True):
         if isinstance(wanted, torch.Tensor):
-            assert (made.shape, made.stride(), made.storage_offset()) == (
+            assert (result.shape, result.stride(), result.storage_offset()) == (
                 wanted.shape,
                 wanted.stride(),
                 wanted.storage_offset(),
             )
         else:
-            assert made == wanted
+            assert result == wanted
     assert inputs[0].untyped_storage().data_ptr() == inputs[1].untyped_storage().data_ptr()
     assert inputs[0].untyped_storage().data_ptr() != inputs[2].untyped_storage().data_ptr()
 
@@ -79,17 +79,17 @@ def test_every_dtype_family_keeps_its_range_and_the_seed_decides(tmp_path: Path)
     inputs = [(torch.rand(200) * 20 + 5).to(dtype) for dtype in DTYPES]
     inputs.append(torch.quantize_per_tensor(torch.rand(50), 0.1, 3, torch.quint8))
     path = saved(tmp_path, inputs)
-    made, again, other = get_inputs(path, 1), get_inputs(path, seed=1), get_inputs(path, seed=2)
-    for one, two, wanted in zip(made, again, inputs, strict=True):
-        assert one.dtype == wanted.dtype
-        assert torch.equal(number(one), number(two))
+    result, again, other = get_inputs(path, 1), get_inputs(path, seed=1), get_inputs(path, seed=2)
+    for first, second, wanted in zip(result, again, inputs, strict=True):
+        assert first.dtype == wanted.dtype
+        assert torch.equal(number(first), number(second))
         low, high = number(wanted).min(), number(wanted).max()
         if not wanted.dtype.is_complex:
-            assert low <= number(one).min()
-            assert number(one).max() <= high
-    changed = [not torch.equal(number(one), number(two)) for one, two in zip(made, other, strict=True)]
+            assert low <= number(first).min()
+            assert number(first).max() <= high
+    changed = [not torch.equal(number(first), number(second)) for first, second in zip(result, other, strict=True)]
     assert all(changed[1:])  # every bool was True
-    assert made[-1].q_zero_point() == 3
+    assert result[-1].q_zero_point() == 3
 
 
 def number(tensor: torch.Tensor) -> torch.Tensor:
@@ -121,12 +121,12 @@ def test_functorch_files_are_read(tmp_path: Path) -> None:
         torch.ones(2) > 0,
     ]
     path = pickled(tmp_path, [*map(meta, tensors), (int,), (float,)])
-    made = get_inputs(path)
-    for one, wanted in zip(made[:4], tensors, strict=True):
-        assert (one.shape, one.stride(), one.dtype) == (wanted.shape, wanted.stride(), wanted.dtype)
-    assert isinstance(made[1], torch.nn.Parameter)
-    assert (type(made[4]), type(made[5])) == (int, float)
-    assert torch.equal(made[0], get_inputs(path.parent)[0])  # the folder that holds it
+    result = get_inputs(path)
+    for item, wanted in zip(result[:4], tensors, strict=True):
+        assert (item.shape, item.stride(), item.dtype) == (wanted.shape, wanted.stride(), wanted.dtype)
+    assert isinstance(result[1], torch.nn.Parameter)
+    assert (type(result[4]), type(result[5])) == (int, float)
+    assert torch.equal(result[0], get_inputs(path.parent)[0])  # the folder that holds it
 
 
 def test_what_stock_functorch_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +141,9 @@ def test_what_stock_functorch_writes_is_read(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_two_parts_of_a_joint_graph_stay_two(tmp_path: Path) -> None:
-    made = get_inputs(pickled(tmp_path, [[meta(torch.ones(2)), (int,)], [meta(torch.ones(3))]]))
-    assert [len(part) for part in made] == [2, 1]
-    assert made[1][0].shape == (3,)
+    result = get_inputs(pickled(tmp_path, [[meta(torch.ones(2)), (int,)], [meta(torch.ones(3))]]))
+    assert [len(part) for part in result] == [2, 1]
+    assert result[1][0].shape == (3,)
 
 
 class Malicious:

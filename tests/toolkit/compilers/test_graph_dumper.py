@@ -188,10 +188,10 @@ def test_two_ranks_write_one_run(tmp_path: Path, program: str, stages: list[str]
         )
         for rank in range(2)
     ]
-    told = [process.communicate(timeout=200)[1] for process in ranks]
+    messages = [process.communicate(timeout=200)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0]
-    assert told[0].startswith(f"graphdbg: graphs are saved in {tmp_path / 'net'}; list them with graphdbg ls ")
-    assert told[1] == ""
+    assert messages[0].startswith(f"graphdbg: graphs are saved in {tmp_path / 'net'}; list them with graphdbg ls ")
+    assert messages[1] == ""
     rows = open_run(tmp_path / "net").rows
     name = "0_0" if "joint" in stages else "x0_0"
     assert sorted(row.id for row in rows) == [f"{rank}:{name}/{stage}" for rank in (0, 1) for stage in stages]

@@ -43,17 +43,22 @@ def leaves(value: Any) -> list[Any]:
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, (list, tuple)) else [value]
 
 
-def same(one: Any, other: Any) -> bool:
-    if not isinstance(one, torch.Tensor):
-        return type(one) is type(other) and one == other
-    alike = (one.dtype, one.shape, one.stride(), one.device) == (other.dtype, other.shape, other.stride(), other.device)
-    return alike and torch.equal(one, other)
+def same(item: Any, other: Any) -> bool:
+    if not isinstance(item, torch.Tensor):
+        return type(item) is type(other) and item == other
+    alike = (item.dtype, item.shape, item.stride(), item.device) == (
+        other.dtype,
+        other.shape,
+        other.stride(),
+        other.device,
+    )
+    return alike and torch.equal(item, other)
 
 
 def sharing(values: list[Any]) -> list[tuple[int, int]]:
     """The pairs that share memory."""
     pointers = [value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0 for value in values]
-    return [(i, j) for i, one in enumerate(pointers) for j in range(i) if one and one == pointers[j]]
+    return [(i, j) for i, item in enumerate(pointers) for j in range(i) if item and item == pointers[j]]
 
 
 def mlp(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -103,14 +108,14 @@ def test_results_are_eagers(form: str) -> None:
     gm = fx.symbolic_trace(function) if form == "a number as input" else make_fx(function)(*clones(given))
     compiled = lazy_compile(gm, given)
     for factor in (1, 2):  # what was compiled holds nothing of the values that it was compiled with
-        one, other = scaled(given, factor), scaled(given, factor)
+        item, other = scaled(given, factor), scaled(given, factor)
         if form == "an expanded argument":
-            one, other = list(given), list(given)
-        wanted, got = leaves(gm(*one)), leaves(compiled(other))
+            item, other = list(given), list(given)
+        wanted, got = leaves(gm(*item)), leaves(compiled(other))
         assert len(wanted) == len(got)
         assert [place for place, pair in enumerate(zip(wanted, got, strict=True)) if not same(*pair)] == []
-        assert sharing([*one, *wanted]) == sharing([*other, *got])
-        assert all(same(a, b) for a, b in zip(one, other, strict=True))
+        assert sharing([*item, *wanted]) == sharing([*other, *got])
+        assert all(same(a, b) for a, b in zip(item, other, strict=True))
     assert len(compiled.extractions) == 1
     assert bool(compiled.ir) == (form not in ("no computation", "arguments and views of them"))
 
@@ -179,9 +184,9 @@ def test_parameters_buffers_and_inner_graphs() -> None:
             torch.testing.assert_close(compiled([X]), eager(X))
             torch.testing.assert_close(ours.norm.running_var, eager.norm.running_var)
             assert ours.norm.num_batches_tracked == eager.norm.num_batches_tracked
-            for one in (ours, eager):  # what an optimizer writes is seen
-                one.linear.weight.mul_(2)
-                one.plain = one.plain + 1
+            for item in (ours, eager):  # what an optimizer writes is seen
+                item.linear.weight.mul_(2)
+                item.plain = item.plain + 1
     assert len(compiled.extractions) == 1
 
 
@@ -193,7 +198,7 @@ class Wavy(torch.nn.Module):
 
 def line(number: int) -> str:
     text = Path(__file__).read_text(encoding="utf-8").splitlines()
-    return f"test_lazy.py:{next(place for place, one in enumerate(text, 1) if one.endswith(f'# LINE {number}'))}"
+    return f"test_lazy.py:{next(place for place, item in enumerate(text, 1) if item.endswith(f'# LINE {number}'))}"
 
 
 def test_every_operator_that_falls_back_is_named_with_the_users_line() -> None:
@@ -202,7 +207,7 @@ def test_every_operator_that_falls_back_is_named_with_the_users_line() -> None:
         lazy_compile(gm, [X])
     sin, where = (f"{op} has no lazy kernel" for op in ("aten::sin", "aten::where.self"))
     assert caught.value.why == f"{sin} ({line(1)}, {line(2)}); {where} ({line(2)})"
-    assert [one.op for one in caught.value.fallbacks] == ["aten::sin", "aten::where.self", "aten::sin"]
+    assert [fallback.op for fallback in caught.value.fallbacks] == ["aten::sin", "aten::where.self", "aten::sin"]
 
 
 def test_a_fallback_inside_an_inner_graph_is_named_by_its_own_node() -> None:
@@ -299,17 +304,17 @@ def test_training_under_the_backend(wave: bool, dynamic: bool, tmp_path: Path) -
             step(x, ours).square().sum().backward()
             model(wave)(x, eager).square().sum().backward()
             torch.testing.assert_close(ours.grad, eager.grad)
-    told = [str(one.message) for one in said if "graphdbg" in str(one.message)]
+    messages = [str(item.message) for item in said if "graphdbg" in str(item.message)]
     forward = (
         f"graphdbg: 0_0/forward runs as it is, not through the lazy backend: aten::sin has no lazy kernel ({line(3)})"
     )
-    assert told == ([forward] if wave else [])
+    assert messages == ([forward] if wave else [])
     assert (tmp_path / "0_0-forward.ir.txt").read_text() == "mine"
     (saved,) = sorted(tmp_path.glob("0_0-forward.1.ir.txt")) if not wave else [tmp_path / "0_0-backward.ir.txt"]
     title, graph_hash, *ir = saved.read_text().splitlines()
     assert title.startswith("# 0_0/")
     assert len(graph_hash) == len("# graph hash ") + 32
-    assert any("aten::mm" in one for one in ir)
+    assert any("aten::mm" in item for item in ir)
 
 
 @pytest.mark.long

@@ -88,14 +88,14 @@ def test_forty_operators() -> None:
             try:
                 lazy_compile(gm, given)
             except NotExtractedError as error:
-                assert {one.op for one in error.fallbacks} == fallbacks, name
+                assert {fallback.op for fallback in error.fallbacks} == fallbacks, name
                 refused.append(name)
             continue
-        one, other = clones(given), clones(given)
-        results, wanted = stock(*one), lazy_compile(gm, given)(other)
+        item, other = clones(given), clones(given)
+        results, wanted = stock(*item), lazy_compile(gm, given)(other)
         for left, right in zip(results, wanted if isinstance(wanted, tuple) else [wanted], strict=True):
             assert torch.equal(left, right), name
-        assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True)), name
+        assert all(torch.equal(left, right) for left, right in zip(item, other, strict=True)), name
         extracted.append(name)
     assert {"sin", "where"} <= set(refused)
     assert len(extracted) >= 30

@@ -30,8 +30,8 @@ def test_bytes_kept_are_reported_against_the_default_partition() -> None:
     fused(x, y).backward()
     ours, others = arguments(), [x.grad, y.grad]
     pointwise(*ours).backward()
-    for one, other in zip(ours, others, strict=True):
-        torch.testing.assert_close(one.grad, other)
+    for item, other in zip(ours, others, strict=True):
+        torch.testing.assert_close(item.grad, other)
     report = fused.saved_bytes
     # By default the sum and the exponential are kept, 256 numbers of 4 bytes each; the cut computes the exponential
     # again.
@@ -72,7 +72,7 @@ def test_a_module_with_tied_weights_and_changing_state() -> None:
     for _ in range(3):
         torch.testing.assert_close(step(model, fused, inputs), step(twin, twin, inputs))
         with torch.no_grad():
-            for one, other in zip(model.parameters(), twin.parameters(), strict=True):
-                one.sub_(0.1 * one.grad)  # type: ignore[operator]
+            for item, other in zip(model.parameters(), twin.parameters(), strict=True):
+                item.sub_(0.1 * item.grad)  # type: ignore[operator]
                 other.sub_(0.1 * other.grad)  # type: ignore[operator]
     assert 0 < fused.saved_bytes.saved <= fused.saved_bytes.saved_by_default

@@ -30,12 +30,12 @@ def outcome(compiler: Any, case: Case) -> list[Any]:
 
 def assert_equal(got: list[Any], wanted: list[Any]) -> None:
     assert len(got) == len(wanted)
-    for one, other in zip(got, wanted, strict=True):
+    for item, other in zip(got, wanted, strict=True):
         if isinstance(other, torch.Tensor):
-            assert (one.dtype, one.stride()) == (other.dtype, other.stride())
-            torch.testing.assert_close(one, other, rtol=0, atol=0)
+            assert (item.dtype, item.stride()) == (other.dtype, other.stride())
+            torch.testing.assert_close(item, other, rtol=0, atol=0)
         else:
-            assert one == other
+            assert item == other
 
 
 @pytest.mark.long
@@ -61,11 +61,11 @@ def test_a_function_compiled_by_nnc_jit() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.gelu(x).cos().sum()
 
-    one, other = (torch.linspace(-2, 2, 9).requires_grad_() for _ in range(2))
-    ours.nnc_jit(function)(one).backward()
+    item, other = (torch.linspace(-2, 2, 9).requires_grad_() for _ in range(2))
+    ours.nnc_jit(function)(item).backward()
     stock.nnc_jit(function)(other).backward()
-    assert one.grad is not None
-    assert torch.equal(one.grad, other.grad)
+    assert item.grad is not None
+    assert torch.equal(item.grad, other.grad)
 
 
 def test_the_decompositions_are_the_same_table() -> None:

@@ -85,13 +85,13 @@ def test_results_are_those_of_the_graph(name: str) -> None:
         torch.manual_seed(0)
         got = compiled(fresh(inputs))
     assert type(got) is type(wanted)
-    for one, other in zip(tree_leaves(got), tree_leaves(wanted), strict=True):
-        assert type(one) is type(other)
+    for item, other in zip(tree_leaves(got), tree_leaves(wanted), strict=True):
+        assert type(item) is type(other)
         if isinstance(other, torch.Tensor):
-            assert (one.dtype, one.stride()) == (other.dtype, other.stride())
-            torch.testing.assert_close(one, other, equal_nan=True)
+            assert (item.dtype, item.stride()) == (other.dtype, other.stride())
+            torch.testing.assert_close(item, other, equal_nan=True)
         else:
-            assert one == other
+            assert item == other
     assert (gm.code, [node.target for node in gm.graph.nodes]) == (code, targets)
 
 

@@ -31,10 +31,10 @@ def traced(function: Callable[..., Any], *inputs: Any, mode: str = "symbolic") -
 def seen(function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> list[NodeMismatch]:
     """Findings of several calls; results must equal eager's."""
     program = compiled(function, **options)
-    with collecting() as found, torch.no_grad():
+    with collecting() as result, torch.no_grad():
         for call in calls:
             torch.testing.assert_close(program(*call), function(*call), equal_nan=True)
-    return found
+    return result
 
 
 def test_an_input_may_lie_anywhere_in_its_storage() -> None:
@@ -62,12 +62,12 @@ def test_a_lie_about_a_size_that_depends_on_data() -> None:
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         program = compiled(function, dynamic=True)
-        with collecting() as found:
+        with collecting() as result:
             program(torch.ones(3, 4))
             program(torch.ones(5, 4))
-    assert [finding.node for finding in found if finding.origin] == ["stride"]
-    assert "12" in found[0].own[0].got
-    assert found[0].symbols
+    assert [finding.node for finding in result if finding.origin] == ["stride"]
+    assert "12" in result[0].own[0].got
+    assert result[0].symbols
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -76,10 +76,10 @@ def test_subgraphs_are_checked(dynamic: bool) -> None:
         return torch.cond(x.sum() > 0, lambda x: OPS.stride(x + 1) * 2, lambda x: (x + 3) * 2, (x,))
 
     program = compiled(function, dynamic=dynamic)
-    with collecting() as found, torch.no_grad():
+    with collecting() as result, torch.no_grad():
         program(torch.ones(4, 3))
         program(-torch.ones(4, 3))
-    inside = [finding for finding in found if finding.graph]
+    inside = [finding for finding in result if finding.graph]
     assert [finding.name for finding in inside if finding.origin] == ["true_graph_0.stride"]
     assert inside[0].line.startswith("test_checking.py:")
 

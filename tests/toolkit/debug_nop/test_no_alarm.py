@@ -38,7 +38,7 @@ HEALTHY: dict[str, Callable[[torch.Tensor], Any]] = {
 def test_a_healthy_program_raises_no_alarm(name: str) -> None:
     torch._dynamo.reset()
     x = torch.randn(8, 8)
-    with collecting() as found, torch.no_grad():
+    with collecting() as outcome, torch.no_grad():
         result = torch.compile(HEALTHY[name], backend="graphdbg_debug_nop")(x)
     torch.testing.assert_close(result, HEALTHY[name](x))
-    assert found == []
+    assert outcome == []

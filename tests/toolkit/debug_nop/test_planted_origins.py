@@ -38,7 +38,7 @@ PLANTED = {
 
 
 @pytest.fixture(scope="module")
-def found() -> list[NodeMismatch]:
+def mismatches() -> list[NodeMismatch]:
     """What one forward and backward found, with dynamic shapes."""
     torch._dynamo.reset()
     compiled = torch.compile(lying_ops.twenty, backend="graphdbg_debug_nop", dynamic=True)
@@ -50,28 +50,28 @@ def found() -> list[NodeMismatch]:
 
 
 @pytest.mark.parametrize(("plant", "wrong"), PLANTED.items(), ids=PLANTED)
-def test_a_planted_origin_is_found_with_its_line(found: list[NodeMismatch], plant: str, wrong: str) -> None:
+def test_a_planted_origin_is_found_with_its_line(mismatches: list[NodeMismatch], plant: str, wrong: str) -> None:
     line = lying_ops.planted()[plant]
-    here = [finding for finding in origins(found) if finding.line == line]
+    here = [finding for finding in origins(mismatches) if finding.line == line]
     assert wrong in {mismatch.property for finding in here for mismatch in finding.own}
     assert {mismatch.cause for finding in here for mismatch in finding.own} <= {"fake", "schema"}
     assert all(finding.op.startswith("lying::") for finding in here)
 
 
-def test_nothing_else_is_an_origin(found: list[NodeMismatch]) -> None:
-    assert {finding.line for finding in origins(found)} == set(lying_ops.planted().values())
+def test_nothing_else_is_an_origin(mismatches: list[NodeMismatch]) -> None:
+    assert {finding.line for finding in origins(mismatches)} == set(lying_ops.planted().values())
     assert len(lying_ops.planted()) == 20
 
 
-def test_all_that_follows_is_folded_under_an_origin(found: list[NodeMismatch]) -> None:
-    rest = [finding for finding in found if not finding.origin]
+def test_all_that_follows_is_folded_under_an_origin(mismatches: list[NodeMismatch]) -> None:
+    rest = [finding for finding in mismatches if not finding.origin]
     assert len(rest) > 10
-    under = {id(finding) for _, inherited in folded(found) for finding in inherited}
+    under = {id(finding) for _, inherited in folded(mismatches) for finding in inherited}
     assert all(id(finding) in under for finding in rest)
 
 
-def test_the_report_says_it_in_sentences(found: list[NodeMismatch]) -> None:
-    report = text_report(found)
+def test_the_report_says_it_in_sentences(mismatches: list[NodeMismatch]) -> None:
+    report = text_report(mismatches)
     assert report.startswith("21 origins, ")  # the last line of the backward calls two ops
     file = Path(lying_ops.__file__).name
     stride = f"`stride` ({file}:"

@@ -56,7 +56,7 @@ def test_an_altered_value_is_the_one_origin(name: str, target: str, change: Call
     altered = _alter(gm, target, change)
     run = checked(gm, inputs)
     outputs = run(list(inputs))
-    assert all(torch.equal(one, other) for one, other in zip(outputs, function(*inputs), strict=True))
+    assert all(torch.equal(item, other) for item, other in zip(outputs, function(*inputs), strict=True))
     origins = [finding for finding in run.findings if finding.origin]
     assert [finding.node for finding in origins] == [altered]
     assert name in {mismatch.property for mismatch in origins[0].own}
@@ -104,9 +104,11 @@ def test_a_saved_graph_keeps_what_is_wrong_with_it(tmp_path: Any) -> None:
     gm, inputs = captured("symbolic")
     altered = [_alter(gm, "t", ALTERED[5][2]), _alter(gm, "sin", ALTERED[2][2])]
     graphdbg.save_graph(gm, inputs, tmp_path / "case")
-    found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
+    task_result = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
     origins = [
-        row["node"] for row in found["findings"] if any(one["cause"] != "inherited" for one in row["mismatches"])
+        row["node"]
+        for row in task_result["findings"]
+        if any(mismatch["cause"] != "inherited" for mismatch in row["mismatches"])
     ]
     assert origins == altered
 
@@ -149,8 +151,8 @@ def test_a_graph_traced_with_real_tensors_records_no_memory(saved: bool, tmp_pat
         from graphdbg.toolkit.replaying.checked import task
 
         graphdbg.save_graph(gm, inputs, tmp_path / "case")
-        found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
-        assert [row["node"] for row in found["findings"]] == ["relu"]
+        task_result = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
+        assert [row["node"] for row in task_result["findings"]] == ["relu"]
         return
     run = checked(gm, inputs)
     run(list(inputs))
@@ -172,8 +174,8 @@ def test_behind_passes_strides_that_nobody_reads_are_a_note_and_those_of_an_outp
     assert [note for note in run.graph.unchecked() if unread in note and "nothing reads it" in note]
 
 
-@pytest.mark.parametrize(("part", "found"), [(0, False), (1, True)])
-def test_a_part_that_nobody_takes_is_a_note(part: int, found: bool) -> None:
+@pytest.mark.parametrize(("part", "flag"), [(0, False), (1, True)])
+def test_a_part_that_nobody_takes_is_a_note(part: int, flag: bool) -> None:
     def halves(x: torch.Tensor) -> torch.Tensor:
         return torch.sort(x)[part] * 2
 
@@ -184,7 +186,7 @@ def test_a_part_that_nobody_takes_is_a_note(part: int, found: bool) -> None:
         node.meta["val"] = values, order.to(torch.int32)
     run = checked(gm)
     run([torch.randn(4)])
-    assert bool(run.findings) is found
+    assert bool(run.findings) is flag
 
 
 def test_sizes_changed_twice_in_place_are_not_compared_before_the_last() -> None:

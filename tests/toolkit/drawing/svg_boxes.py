@@ -98,13 +98,13 @@ def _shape(group: ElementTree.Element) -> Shape:
 
 
 def _texts(group: ElementTree.Element) -> list[Text]:
-    found: list[Text] = []
+    results: list[Text] = []
     for part in group.iter(f"{_SVG}text"):
         size, x, y = (float(part.get(name, "0")) for name in ("font-size", "x", "y"))
         width = usual_width(part.text or "", size, part.get("font-weight") == "bold")
         left = x - width / 2 if part.get("text-anchor") == "middle" else x
-        found.append(Text(part.text or "", Rectangle(left, y - 0.78 * size, left + width, y + 0.24 * size)))
-    return found
+        results.append(Text(part.text or "", Rectangle(left, y - 0.78 * size, left + width, y + 0.24 * size)))
+    return results
 
 
 def _around(places: list[Rectangle]) -> Rectangle:

@@ -51,9 +51,9 @@ def test_each_format_is_written_without_dot_on_path(
 ) -> None:
     bare_path(tmp_path / "bin", monkeypatch)
     assert command(["draw", "case", "-o", f"x.{suffix}"]) == 0
-    told = capsys.readouterr()
-    assert told.out == f"x.{suffix}\n"
-    assert "8 nodes" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == f"x.{suffix}\n"
+    assert "8 nodes" in printed.err
     assert Path(f"x.{suffix}").read_bytes().startswith(HEADS[suffix])
 
 
@@ -65,9 +65,9 @@ def test_json_says_what_was_drawn(case: Path, capsys: pytest.CaptureFixture[str]
     assert said.pop("renderer") in ("dot", "pygraphviz")
     assert said.pop("next") == ["graphdbg show case"]
     assert said == {"path": "x.svg", "view": "nodes", "nodes": 8, "boxes": 8, "edges": 7, "clusters": 0, "notes": []}
-    found = read(Path("x.svg").read_text())
-    assert found.boxes["n1"].texts[0].text == "sin_0"
-    assert [shape.texts[0].text for shape in found.labels.values()] == ["f32[2, s0]"] * 7
+    content = read(Path("x.svg").read_text())
+    assert content.boxes["n1"].texts[0].text == "sin_0"
+    assert [shape.texts[0].text for shape in content.labels.values()] == ["f32[2, s0]"] * 7
 
 
 def test_without_a_name_the_picture_gets_a_free_one(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,9 +103,9 @@ def test_what_cannot_be_drawn_is_said_in_a_sentence(
     Path("there.svg").write_text("mine")
     code, sentence = REFUSED[words]
     assert command(["draw", "case", *words]) == code
-    told = capsys.readouterr()
-    assert sentence in told.err
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.out == ""
     assert Path("there.svg").read_text() == "mine"
     assert sorted(path.name for path in Path().iterdir()) == ["case", "there.svg"]
 

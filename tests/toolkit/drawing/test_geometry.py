@@ -54,46 +54,46 @@ def drawn(request: pytest.FixtureRequest, real_run: Run) -> tuple[View, Picture]
 
 @pytest.mark.long
 def test_every_box_is_in_the_picture_and_no_two_overlap(drawn: tuple[View, Picture]) -> None:
-    view, found = drawn
-    assert set(found.boxes) == {box.id for box in view.boxes}
-    assert len(found.boxes) > 3
-    assert overlapping(found) == []
+    view, result = drawn
+    assert set(result.boxes) == {box.id for box in view.boxes}
+    assert len(result.boxes) > 3
+    assert overlapping(result) == []
 
 
 def test_frames_hold_what_is_theirs_and_nothing_else(drawn: tuple[View, Picture]) -> None:
-    view, found = drawn
-    assert set(found.frames) == {f"cluster_{cluster.id}" for cluster in view.clusters}
+    view, result = drawn
+    assert set(result.frames) == {f"cluster_{cluster.id}" for cluster in view.clusters}
     around = {cluster.id: cluster.parent for cluster in view.clusters}
     for box in view.boxes:
         homes = set(enclosing(box.cluster, around))
-        for title, frame in found.frames.items():
-            place = found.boxes[box.id].place
+        for title, frame in result.frames.items():
+            place = result.boxes[box.id].place
             assert frame.place.holds(place) if title in homes else not frame.place.overlaps(place), (box.id, title)
     for cluster in view.clusters:
         homes = {f"cluster_{cluster.id}", *enclosing(cluster.parent, around)}
-        for title, frame in found.frames.items():
-            own = found.frames[f"cluster_{cluster.id}"].place
+        for title, frame in result.frames.items():
+            own = result.frames[f"cluster_{cluster.id}"].place
             assert frame.place.holds(own) if title in homes else own.holds(frame.place) or not own.overlaps(frame.place)
 
 
 def test_every_text_fits_its_box_and_hides_no_other(drawn: tuple[View, Picture]) -> None:
-    view, found = drawn
+    view, result = drawn
     for box in view.boxes:
-        shape = found.boxes[box.id]
+        shape = result.boxes[box.id]
         assert [text.text for text in shape.texts] == [text for text, _, _ in dot.lines_of(box)]
         assert [text.text for text in shape.texts if not shape.place.holds(text.place, 1.0)] == []
         assert not [1 for a, b in itertools.combinations(shape.texts, 2) if a.place.overlaps(b.place)]
 
 
 def test_labels_of_edges_lie_on_no_box_and_on_no_other_label(drawn: tuple[View, Picture]) -> None:
-    view, found = drawn
+    view, result = drawn
     assert (
-        len(found.labels) >= sum(bool(edge.label) for edge in view.edges) * 0.9
+        len(result.labels) >= sum(bool(edge.label) for edge in view.edges) * 0.9
     )  # edges between the same boxes share a title
-    both = itertools.product(found.labels.items(), found.boxes.items())
-    assert [(label, box) for (label, one), (box, two) in both if one.place.overlaps(two.place, 2)] == []
-    pairs = itertools.combinations(found.labels.items(), 2)
-    assert [(a, b) for (a, one), (b, two) in pairs if one.place.overlaps(two.place, 2)] == []
+    both = itertools.product(result.labels.items(), result.boxes.items())
+    assert [(label, box) for (label, first), (box, second) in both if first.place.overlaps(second.place, 2)] == []
+    pairs = itertools.combinations(result.labels.items(), 2)
+    assert [(a, b) for (a, first), (b, second) in pairs if first.place.overlaps(second.place, 2)] == []
 
 
 def test_the_reader_sees_boxes_that_overlap() -> None:
@@ -101,11 +101,11 @@ def test_the_reader_sees_boxes_that_overlap() -> None:
     view = View("made up", "nodes", [Box("a", "one"), Box("b", "two")], [], [Edge("a", "b")])
     text = dot.source(view)
     data, _ = picture.rendered(text, "svg")
-    found = read(data.decode())
-    assert overlapping(found) == []
-    place = found.boxes["a"].place
-    found.boxes["b"].place = Rectangle(place.left + 5, place.top + 5, place.right + 5, place.bottom + 5)
-    assert overlapping(found) == [("a", "b")]
+    content = read(data.decode())
+    assert overlapping(content) == []
+    place = content.boxes["a"].place
+    content.boxes["b"].place = Rectangle(place.left + 5, place.top + 5, place.right + 5, place.bottom + 5)
+    assert overlapping(content) == [("a", "b")]
 
 
 HOSTILE = ['"quoted" \\ \\n', "<b>&amp;</b>", "\x1b[31mred\x00", "漢字の名前", "a" * 300, "", "{x|y}", "-->", "'"]
@@ -115,11 +115,11 @@ def test_texts_of_a_graph_cannot_change_the_picture() -> None:
     boxes = [Box(f"n{i}", text, [text], "other", "c0", detail=text) for i, text in enumerate(HOSTILE)]
     edges = [Edge("n0", f"n{i}", text) for i, text in enumerate(HOSTILE[1:], 1)]
     view = View(HOSTILE[0], "nodes", boxes, [Cluster("c0", HOSTILE[1])], edges, HOSTILE)
-    found = drawn_picture(view)
-    assert set(found.boxes) == {box.id for box in boxes}
-    assert len(found.frames) == 1
-    assert found.boxes["n1"].texts[0].text == "<b>&amp;</b>"
-    assert found.heading[0] == HOSTILE[0]
+    result = drawn_picture(view)
+    assert set(result.boxes) == {box.id for box in boxes}
+    assert len(result.frames) == 1
+    assert result.boxes["n1"].texts[0].text == "<b>&amp;</b>"
+    assert result.heading[0] == HOSTILE[0]
 
 
 def contrast(fill: str) -> float:
@@ -143,9 +143,9 @@ def test_no_two_families_have_one_fill() -> None:
     assert len(set(fills)) == len(fills)
 
 
-def overlapping(found: Picture) -> list[tuple[str, str]]:
-    pairs = itertools.combinations(found.boxes.items(), 2)
-    return [(a, b) for (a, one), (b, two) in pairs if one.place.overlaps(two.place)]
+def overlapping(result: Picture) -> list[tuple[str, str]]:
+    pairs = itertools.combinations(result.boxes.items(), 2)
+    return [(a, b) for (a, first), (b, second) in pairs if first.place.overlaps(second.place)]
 
 
 def enclosing(cluster: str, around: dict[str, str]) -> Iterator[str]:

@@ -230,8 +230,8 @@ def test_a_neighbourhood_that_is_too_large_is_cut_to_the_nearest() -> None:
 
 def test_nobody_is_everybodys_neighbour_through_the_output(real_run: Run) -> None:
     drawn = of_saved(real_run.graph("1_0/backward"))
-    made = drawn.nodes[drawn.outputs[0].node]
-    view = nodes.around(drawn, made.name, 2)
+    node = drawn.nodes[drawn.outputs[0].node]
+    view = nodes.around(drawn, node.name, 2)
     assert len(view.boxes) < len(drawn.nodes) / 2
 
 

@@ -45,10 +45,10 @@ def shadowed(tmp_path: Path, program: str, fault: str = "", backend: str = "eage
     return read(tmp_path / "found" / FILE)
 
 
-def finding(found: Program) -> tuple[str, Verdict]:
+def finding(program: Program) -> tuple[str, Verdict]:
     """The rung and the verdict, as if its graphs were right."""
-    call = departing(found)
-    assert call is not None and call.failed is not None, [row.verdict for call in found.calls for row in call.rows]
+    call = departing(program)
+    assert call is not None and call.failed is not None, [row.verdict for call in program.calls for row in call.rows]
     return call.failed.rung, departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"])
 
 
@@ -63,8 +63,8 @@ def test_a_graph_that_fails_in_the_program_alone_has_a_next_step(fault: Any, sai
     row = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), value="result")
     call = Call("1:1", "step", "prog.py", 3, 0, rows=[CallRung("eager"), row], run="run")
     judged = Verdict("fails", "wrong_numbers", fault, "inductor", "it is wrong", Where("gelu", "run/0_0/forward"))
-    found = departs(call, JudgedCall(judged, run=str(Path("run").absolute())), ["python", "prog.py"])
-    assert found.reason.endswith(said) and found.next == [following], found
+    result = departs(call, JudgedCall(judged, run=str(Path("run").absolute())), ["python", "prog.py"])
+    assert result.reason.endswith(said) and result.next == [following], result
 
 
 def test_parameters_that_freezing_made_constants_of_are_what_an_old_compile_holds() -> None:

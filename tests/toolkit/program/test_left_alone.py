@@ -34,9 +34,9 @@ from graphdbg.toolkit.program.start import Randomness, leaves_of
 def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
     model, seen = torch.nn.Linear(3, 3), []
     model.weight.register_hook(seen.append)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(model, backend="aot_eager")(torch.ones(2, 3)).sum().backward()
-    assert found.verdict.verdict == "ok" and [row for row in found.calls[0].rows if row.part], found.summary
+    assert shadowed.verdict.verdict == "ok" and [row for row in shadowed.calls[0].rows if row.part], shadowed.summary
     assert len(seen) == 1
 
 
@@ -66,14 +66,14 @@ def test_what_can_be_read_but_once_is_read_by_the_program_alone(kind: str, tmp_p
         "a loader": lambda: iter(torch.utils.data.DataLoader([*_batches()], batch_size=None)),
     }[kind]()
     model = Trained(batches)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         reads = torch.compile(model.next_loss, backend="aot_eager")
         does_not = torch.compile(model, backend="aot_eager")
         first = next(batches)
         does_not(first).sum().backward()
         reads(1.0).backward()
         assert torch.equal(next(batches), torch.tensor([[6.0, 7.0, 8.0]]))
-    calls = {call.function: call for call in found.calls}
+    calls = {call.function: call for call in shadowed.calls}
     assert [*calls] == ["Trained.forward", "Trained.next_loss"]  # no method goes by the name of another
     assert calls["Trained.forward"].judged and [row for row in calls["Trained.forward"].rows if row.part]
     why = calls["Trained.next_loss"].why
@@ -91,7 +91,7 @@ class Odd:
 
 
 def test_odd_iterators_and_a_profiler_never_raise_into_the_program(tmp_path: Path) -> None:
-    with graphdbg.shadow(tmp_path / "found", calls=4) as found:
+    with graphdbg.shadow(tmp_path / "found", calls=4) as shadowed:
         step = torch.compile(Trained(Odd()), backend="eager")
         results = [step(torch.ones(1, 3))]
         outer = sys.getprofile()
@@ -101,9 +101,10 @@ def test_odd_iterators_and_a_profiler_never_raise_into_the_program(tmp_path: Pat
         finally:
             sys.setprofile(outer)
     assert torch.equal(*results)
-    assert found.calls[0].judged, found.calls[0].why
+    assert shadowed.calls[0].judged, shadowed.calls[0].why
     assert (
-        found.calls[1].why == "it can reach batches, a Odd, and the program's own profiler hides whether it reads that"
+        shadowed.calls[1].why
+        == "it can reach batches, a Odd, and the program's own profiler hides whether it reads that"
     )
 
 
@@ -112,9 +113,9 @@ def test_a_call_that_can_reach_an_iterator_and_raises_is_judged(tmp_path: Path) 
         raise RuntimeError("planted")
 
     model, batches = Trained(_batches()), torch.ones(1, 3)
-    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(Exception):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, contextlib.suppress(Exception):
         torch.compile(model, backend=backend)(batches)
-    assert found.verdict.failed and found.verdict.kind == "crash", found.summary
+    assert shadowed.verdict.failed and shadowed.verdict.kind == "crash", shadowed.summary
     assert len([*model.batches]) == 4
 
 
@@ -124,10 +125,10 @@ def test_a_call_that_reaches_more_than_the_free_memory_holds_is_not_copied(
     monkeypatch.setattr(opening, "FREELY_BYTES", 1 << 20)
     monkeypatch.setattr(opening, "most_in_memory", lambda: 2 << 20)
     corpus = torch.arange(1 << 19, dtype=torch.float64)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda at: corpus[at : at + 4] * 2, backend="eager")(3)
         torch.compile(lambda x: x * 2, backend="eager")(torch.ones(3))
-    assert [call.why for call in found.calls] == [
+    assert [call.why for call in shadowed.calls] == [
         "it reaches over 4.0 MiB of tensors, too much to copy in the free memory",
         "",
     ]
@@ -153,12 +154,12 @@ def test_a_tool_that_this_machine_lacks_is_no_failure_of_the_compilers(tmp_path:
     def backend(gm: Any, inputs: Any) -> Any:
         raise InvalidCxxCompiler("no g++")
 
-    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(Exception):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, contextlib.suppress(Exception):
         torch.compile(torch.nn.Linear(3, 3), backend=backend)(torch.ones(2, 3))
-    assert [row.verdict.reason for row in found.calls[0].rows if row.verdict.skipped] == [
+    assert [row.verdict.reason for row in shadowed.calls[0].rows if row.verdict.skipped] == [
         "no C++ compiler was found (g++, or what CXX names)"
     ]
-    call = Call("1:1", "step", "train.py", 3, 0, rows=found.calls[0].rows)
+    call = Call("1:1", "step", "train.py", 3, 0, rows=shadowed.calls[0].rows)
     ended = concluded(Program([call], raised="InductorError: no g++"), tmp_path, JudgedCall(), [], 1)
     assert ended.verdict.verdict == "cannot_tell" and "ended with code 1: no C++ compiler" in ended.verdict.reason
     assert "backend" not in table_rows(ended)[0][4]
@@ -172,7 +173,7 @@ def test_calls_while_another_thread_compiles_are_counted(tmp_path: Path) -> None
         assert called.wait(60)
         return gm.forward
 
-    with graphdbg.shadow(tmp_path / "found", max_time_s=0.0) as found:  # nothing is looked at, so no turns are taken
+    with graphdbg.shadow(tmp_path / "found", max_time_s=0.0) as shadowed:  # nothing is looked at, so no turns are taken
         quick = torch.compile(lambda x: x + 1, backend="eager")
         quick(torch.ones(2))
         other = torch.compile(lambda x: x + 2, backend=slow)
@@ -182,16 +183,16 @@ def test_calls_while_another_thread_compiles_are_counted(tmp_path: Path) -> None
         quick(torch.ones(2))
         called.set()
         thread.join()
-    assert sorted(found.counts.values()) == [1, 2]
+    assert sorted(shadowed.counts.values()) == [1, 2]
 
 
 def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         unused, used = torch.compile(lambda x: (model(x), model(x).sum()), backend="aot_eager")(torch.ones(2, 3))
         used.backward()
     assert unused.requires_grad
-    assert found.verdict.verdict == "ok" and [row for row in found.calls[0].rows if row.part], found.summary
+    assert shadowed.verdict.verdict == "ok" and [row for row in shadowed.calls[0].rows if row.part], shadowed.summary
 
 
 def test_threads_that_call_one_function_take_turns_and_lose_no_call_and_no_line(
@@ -204,15 +205,17 @@ def test_threads_that_call_one_function_take_turns_and_lose_no_call_and_no_line(
             results[number] = step(torch.full((2, 3), float(number)))
             print("thread", number)
 
-    with graphdbg.shadow(tmp_path / "found", calls=10) as found:
+    with graphdbg.shadow(tmp_path / "found", calls=10) as shadowed:
         step = torch.compile(model, backend="aot_eager")
         threads = [threading.Thread(target=worker, args=(number,)) for number in range(2)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         print("end")
-    assert [call.number for call in found.calls] == list(range(10)) and found.verdict.verdict == "ok", found.summary
+    assert [call.number for call in shadowed.calls] == list(range(10)) and shadowed.verdict.verdict == "ok", (
+        shadowed.summary
+    )
     assert int(model.num_batches_tracked or 0) == 10
     assert sorted(capsys.readouterr().out.splitlines()) == ["end"] + ["thread 0"] * 5 + ["thread 1"] * 5
 
@@ -221,20 +224,20 @@ def test_a_copy_of_a_compiled_model_is_where_the_program_copies_it(tmp_path: Pat
     script = tmp_path / "train.py"
     compiled = "torch.compile(torch.nn.Linear(3, 3), backend='eager')"
     script.write_text(f"import copy, torch\nstep = {compiled}\ncopy.deepcopy(step)(torch.ones(2, 3))")
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         runpy.run_path(str(script))
-    assert (found.calls[0].file, found.calls[0].line) == (str(script), 3)
+    assert (shadowed.calls[0].file, shadowed.calls[0].line) == (str(script), 3)
 
 
 def test_a_wrapper_whose_gradient_is_a_wrapper_is_copied(tmp_path: Path) -> None:
     from torch.testing._internal.two_tensor import TwoTensor
 
     given = TwoTensor(torch.ones(3), torch.ones(3)).requires_grad_()
-    with graphdbg.shadow(tmp_path / "found", calls=3) as found:
+    with graphdbg.shadow(tmp_path / "found", calls=3) as shadowed:
         step = torch.compile(lambda x: x.sin(), backend="aot_eager")
         for _ in range(2):
             step(given).sum().backward()
-    assert [call.why for call in found.calls] == ["", ""] and found.verdict.verdict == "ok", found.summary
+    assert [call.why for call in shadowed.calls] == ["", ""] and shadowed.verdict.verdict == "ok", shadowed.summary
     assert isinstance(given.grad, TwoTensor)
     assert torch.equal(given.grad.a, 2 * torch.ones(3).cos())
 
@@ -254,10 +257,10 @@ def test_a_sparse_tensor_is_put_back_and_compared(tmp_path: Path) -> None:
 
     before = graph.clone()
     expected, graph.data = alone(), before.clone()
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         x = torch.ones(5, 2, requires_grad=True)
         torch.compile(smooth, backend="eager")(x)[0].sum().backward()
-    assert found.verdict.verdict == "ok", found.summary
+    assert shadowed.verdict.verdict == "ok", shadowed.summary
     assert graph.to_dense().equal(expected)
     assert apart(kept(before), kept(graph)) > 0.1
 
@@ -266,9 +269,9 @@ def test_what_a_backend_raises_is_said(tmp_path: Path) -> None:
     def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> None:
         raise ValueError("no tanh here")
 
-    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="no tanh"):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, pytest.raises(Exception, match="no tanh"):
         torch.compile(torch.tanh, backend=backend)(torch.ones(3))
-    assert "it raises BackendCompilerFailed: ValueError: no tanh here; eager does not" in found.verdict.reason
+    assert "it raises BackendCompilerFailed: ValueError: no tanh here; eager does not" in shadowed.verdict.reason
 
 
 def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> None:
@@ -277,12 +280,12 @@ def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> N
             torch._dynamo.graph_break()
         return x
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend="eager")(torch.ones(3))
-    assert found.calls[0].notes == [
+    assert shadowed.calls[0].notes == [
         "Dynamo makes no graph of this function, so it runs in eager (TORCH_LOGS=graph_breaks says why)"
     ]
-    assert found.verdict.verdict == "ok"
+    assert shadowed.verdict.verdict == "ok"
 
 
 def test_the_rank_of_a_call_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,18 +293,18 @@ def test_the_rank_of_a_call_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
 
     def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
-        return lambda *args: [1.1 * one for one in gm(*args)]
+        return lambda *args: [1.1 * item for item in gm(*args)]
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: x.sin(), backend=wrong)(torch.ones(3))
-    assert ", call 0 on rank 1: result is off by 0.1" in found.summary
+    assert ", call 0 on rank 1: result is off by 0.1" in shadowed.summary
 
 
 def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
     rows = [CallRung("inductor", error=2e-7), CallRung("inductor", part="backward", error=0.0)]
     call = Call("1", "step", "train.py", 3, 0, rows=rows)
-    found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
-    assert table_rows(found)[0][4] == "inductor 2.0e-07"
+    conclusion = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
+    assert table_rows(conclusion)[0][4] == "inductor 2.0e-07"
 
 
 def test_a_large_difference_that_is_rounding_is_named_with_what_rounding_does() -> None:
@@ -310,8 +313,8 @@ def test_a_large_difference_that_is_rounding_is_named_with_what_rounding_does() 
     row = judged("inductor", "inductor", "", Left(eager), Left(got), {}, lambda count: {}, levels)
     assert (row.verdict.verdict, row.error, row.rounding) == ("rounding", 2.0, 3.0)
     call = Call("1", "step", "train.py", 3, 0, rows=[row])
-    found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
-    assert table_rows(found)[0][5] == "gradient of k.bias, which rounding alone may move by 3.0e+00"
+    conclusion = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
+    assert table_rows(conclusion)[0][5] == "gradient of k.bias, which rounding alone may move by 3.0e+00"
 
 
 @pytest.mark.long
@@ -331,10 +334,10 @@ def test_hooks_on_leaves_of_a_step_with_its_own_backward_leave_nothing(tmp_path:
     def step(x: torch.Tensor) -> None:
         model(x).sum().backward()
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend="aot_eager")(torch.ones(2, 3))
     assert len(seen) == 1
-    assert "it changes seen" in found.verdict.reason
+    assert "it changes seen" in shadowed.verdict.reason
 
 
 class Slotted:
@@ -352,25 +355,29 @@ def test_slots_and_numpy_arrays_are_put_back_and_compared(tmp_path: Path) -> Non
         array += 1
         return state.h.numpy() + array
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         compiled = torch.compile(step, backend="aot_eager")
         for _ in range(3):
             result = compiled(state, array, torch.ones(2))
     assert (state.n, state.h.tolist(), array.tolist(), result.tolist()) == (3, [3.0, 3.0], [3.0, 3.0], [6.0, 6.0])
-    assert found.verdict.verdict == "ok" and found.calls[0].rows[-1].value in ("result", "array, written", "state.h")
+    assert shadowed.verdict.verdict == "ok" and shadowed.calls[0].rows[-1].value in (
+        "result",
+        "array, written",
+        "state.h",
+    )
 
 
 def test_a_coroutine_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     async def step(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         try:
             torch.compile(step, backend="aot_eager")(torch.ones(1)).close()  # torch 2.13 may crash later where one runs
         except torch._dynamo.exc.InternalTorchDynamoError:
             pytest.skip("this Dynamo cannot read a coroutine of this Python")
-    assert "it returns a generator or a coroutine, which does its work only after the call" in found.verdict.reason
-    assert not [one for one in recwarn if "never awaited" in str(one.message)]
+    assert "it returns a generator or a coroutine, which does its work only after the call" in shadowed.verdict.reason
+    assert not [item for item in recwarn if "never awaited" in str(item.message)]
 
 
 def test_numpy_s_random_numbers_are_eager_s_and_state_by_tensors_is_named_without_its_numbers(tmp_path: Path) -> None:
@@ -383,9 +390,9 @@ def test_numpy_s_random_numbers_are_eager_s_and_state_by_tensors_is_named_withou
             state[key] = noise * 2
         return x + noise
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend="aot_eager")(state, torch.ones(2))
-    assert found.verdict.verdict == "ok" and found.calls[0].judged, found.summary
+    assert shadowed.verdict.verdict == "ok" and shadowed.calls[0].judged, shadowed.summary
 
 
 def test_a_number_of_another_generator_of_numpys_is_seen(recwarn: pytest.WarningsRecorder) -> None:
@@ -410,11 +417,11 @@ def test_a_key_that_is_a_tensor_is_named_by_its_place() -> None:
 
 def test_the_program_s_dispatch_modes_see_none_of_it(tmp_path: Path) -> None:
     model = torch.nn.Linear(8, 8)
-    with graphdbg.shadow(tmp_path / "found") as found, FlopCounterMode(display=False) as counted:
+    with graphdbg.shadow(tmp_path / "found") as shadowed, FlopCounterMode(display=False) as counted:
         torch.compile(model, backend="aot_eager")(torch.ones(2, 8)).sum().backward()
     torch._dynamo.reset()  # it leaves what it met under such a mode uncompiled, torch's own functions, too
     assert counted.get_total_flops() == 2 * 2 * 2 * 8 * 8
-    assert "it is called under" in found.verdict.reason, found.summary
+    assert "it is called under" in shadowed.verdict.reason, shadowed.summary
 
 
 class Stateful:
@@ -427,25 +434,27 @@ class Stateful:
 
 
 def test_what_an_object_that_is_called_keeps_is_its_state(tmp_path: Path) -> None:
-    one = Stateful()
-    with graphdbg.shadow(tmp_path / "found") as found:
-        torch.compile(one, backend="aot_eager")(torch.ones(2))
-    assert (one.count, found.verdict.verdict, found.calls[0].function) == (1, "ok", "Stateful.__call__"), found.summary
+    stateful = Stateful()
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(stateful, backend="aot_eager")(torch.ones(2))
+    assert (stateful.count, shadowed.verdict.verdict, shadowed.calls[0].function) == (1, "ok", "Stateful.__call__"), (
+        shadowed.summary
+    )
 
 
 def test_a_module_that_has_no_sizes_yet_is_named(tmp_path: Path) -> None:
     model = torch.nn.LazyLinear(2)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: model(x), backend="eager")(torch.ones(2, 3))
-    assert "model.weight cannot be copied" in found.verdict.reason
+    assert "model.weight cannot be copied" in shadowed.verdict.reason
 
 
 @pytest.mark.parametrize("transform", [torch.vmap, torch.func.grad])
 def test_that_torch_compiles_nothing_inside_of_a_transform_is_told(transform: Any, tmp_path: Path) -> None:
     torch._dynamo.reset()
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         transform(torch.compile(lambda x: x.sin().sum(), backend="aot_eager"))(torch.ones(2, 3))
-    assert "torch.compile leaves a function to eager" in found.verdict.reason
+    assert "torch.compile leaves a function to eager" in shadowed.verdict.reason
 
 
 @pytest.mark.skipif(isolates(), reason="this torch keeps them apart")
@@ -461,7 +470,7 @@ def test_entries_of_rungs_do_not_count_against_the_programs_limit(tmp_path: Path
             for number in range(12):
                 function(torch.ones(2), number)
         entries = _debug_get_cache_entry_list(step.__code__)
-        return sum(not hasattr(getattr(one.backend, "compiler_fn", None), "of_a_rung") for one in entries)
+        return sum(not hasattr(getattr(entry.backend, "compiler_fn", None), "of_a_rung") for entry in entries)
 
     counts = compiled(None), compiled(tmp_path / "found")
     assert counts[0] == counts[1] > 4, counts
@@ -486,14 +495,14 @@ def test_what_triton_compiles_at_a_first_launch_is_no_effect_of_the_call(tmp_pat
 
 def test_a_call_that_the_program_captures_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(4, 4)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         step = torch.compile(model, backend="eager")
         step(torch.ones(2, 4))
         with monkeypatch.context() as captured:
             captured.setattr(shadowing.torch_state, "is_capturing", lambda: True)
             step(torch.ones(2, 4)), step(torch.ones(3, 4))
-    assert found.verdict.verdict == "ok" and len(found.calls) == 1, found.summary
-    [note] = found.notes
+    assert shadowed.verdict.verdict == "ok" and len(shadowed.calls) == 1, shadowed.summary
+    [note] = shadowed.notes
     assert note.startswith("calls made while the program captures a CUDA graph were not judged")
 
 
@@ -512,9 +521,9 @@ def test_a_step_counter_may_be_written_or_be_another(tmp_path: Path) -> None:
 
         return run
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend=moved)()
-    assert found.verdict.verdict == "ok" and state["step"] == 1, found.summary
+    assert shadowed.verdict.verdict == "ok" and state["step"] == 1, shadowed.summary
 
 
 @pytest.mark.parametrize(

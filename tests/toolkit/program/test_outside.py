@@ -50,9 +50,9 @@ def test_the_outcome_is_one_line(
     process.close()
     lines: list[str] = []
     verdict = Verdict("fails", where=Where(graph="run/0_0/forward"), next=[COMMAND])
-    found = judging._importing(open_run(tmp_path / "run"), verdict, {"/ops.py": "ops"}, lines.append)  # pyright: ignore[reportPrivateUsage]
+    result = judging._importing(open_run(tmp_path / "run"), verdict, {"/ops.py": "ops"}, lines.append)  # pyright: ignore[reportPrivateUsage]
     assert lines[1:] == [f"0_0/forward {said}"]
-    assert found.next == following
+    assert result.next == following
 
 
 def test_who_asked_to_end_waits_for_no_further_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,10 @@ def test_values_become_text_that_makes_them_again() -> None:
     name = source.text(value, "value")
     space = {"torch": torch, "T": source.tensors}
     exec("\n".join(source.lines), space)
-    made = space[name]
-    assert made["kind"] is torch.float32 and made["of"] == (float("inf"), None) and made["a"][0] == 1.5
-    made["a"][1][3] = -1
-    assert made["a"][2][1] == -1 and shared[3] == 3  # a view stays one, and the user's is another
+    result = space[name]
+    assert result["kind"] is torch.float32 and result["of"] == (float("inf"), None) and result["a"][0] == 1.5
+    result["a"][1][3] = -1
+    assert result["a"][2][1] == -1 and shared[3] == 3  # a view stays one, and the user's is another
 
 
 def test_a_class_of_a_function_s_keeps_what_its_methods_hold() -> None:
@@ -175,9 +175,9 @@ def test_an_attribute_without_a_text_is_left_out_and_named() -> None:
     source.begin(StartState(reach(model, (), {})), set())
     text = source.text(model, "model")
     assert source.left_out == "model_feed_batches, a builtins.list_iterator"
-    made = made_again(source, text, {})
-    assert vars(made.feed) == {"sizes": [4, 5]} and {"import weakref", "import types"} <= source.imports
-    assert torch.equal(made(torch.ones(4, 2))[0], model(torch.ones(4, 2))[0])
+    rebuilt = made_again(source, text, {})
+    assert vars(rebuilt.feed) == {"sizes": [4, 5]} and {"import weakref", "import types"} <= source.imports
+    assert torch.equal(rebuilt(torch.ones(4, 2))[0], model(torch.ones(4, 2))[0])
 
 
 OF_A_CONFIG = """from collections import Counter, namedtuple
@@ -215,14 +215,14 @@ def test_what_configurations_are_made_of_is_written(tmp_path: Path, monkeypatch:
     source = Source({})
     source.begin(StartState(reach(config.run, (), {})), set())
     text = source.text(config, "config")
-    made = made_again(source, text, space := {})
-    assert (made.sizes, made.slots.width, made.run(2)) == ([2, 3], 5, (8, None))
-    assert (made.kind.value, made.counts) == (3, Counter("aab"))
+    rebuilt = made_again(source, text, space := {})
+    assert (rebuilt.sizes, rebuilt.slots.width, rebuilt.run(2)) == ([2, 3], 5, (8, None))
+    assert (rebuilt.kind.value, rebuilt.counts) == (3, Counter("aab"))
     assert not {"MISSING", "of_a_config"} & (source.spaces.keys() | source.homes)
     config.slots.width, config.given["factor"] = 6, 7
     source.begin(StartState(reach(config.run, (), {})), set())
     again = made_again(source, source.text(config, "config"), space)
-    assert again is made and (made.slots.width, made.run(2)) == (6, (14, None))
+    assert again is rebuilt and (rebuilt.slots.width, rebuilt.run(2)) == (6, (14, None))
 
 
 OF_LAYERS = """from __future__ import annotations
@@ -296,9 +296,9 @@ def test_annotations_registries_and_decorators_need_nothing_of_the_program_s(
     for name, (space, key) in list(source.spaces.items()):
         source.assign(name, space[key])
     assert "LINES" not in source.spaces and source.left_out == "LINES, a builtins.list_iterator"
-    made = made_again(source, text, {})
-    assert torch.equal(made(torch.ones(2)), torch.full((2,), 2.0))
-    assert torch.equal(made.other(torch.ones(2)), torch.full((2,), 2.0)) and made.layer.log.name == "of"
+    rebuilt = made_again(source, text, {})
+    assert torch.equal(rebuilt(torch.ones(2)), torch.full((2,), 2.0))
+    assert torch.equal(rebuilt.other(torch.ones(2)), torch.full((2,), 2.0)) and rebuilt.layer.log.name == "of"
 
 
 OF_LAMBDAS = """import torch
@@ -319,12 +319,12 @@ def test_a_parametrized_module_is_written() -> None:
     model = parametrizations.weight_norm(torch.nn.Linear(2, 2))
     source = Source({})
     source.begin(StartState(reach(model, (), {})), set())
-    made = made_again(source, source.text(model, "model"), {})
+    rebuilt = made_again(source, source.text(model, "model"), {})
     x = torch.ones(3, 2)
-    torch.testing.assert_close(made(x), model(x))
+    torch.testing.assert_close(rebuilt(x), model(x))
     with torch.no_grad():
-        made.parametrizations["weight"].original0.mul_(2)
-    assert not torch.equal(made(x), model(x))
+        rebuilt.parametrizations["weight"].original0.mul_(2)
+    assert not torch.equal(rebuilt(x), model(x))
 
 
 def test_lambdas_have_names_and_an_object_with_update_is_put_back(
@@ -335,12 +335,16 @@ def test_lambdas_have_names_and_an_object_with_update_is_put_back(
     module = importlib.import_module("of_lambdas")
     source, both, space = Source({}), {"norm": module.norm, "double": module.double}, dict[str, Any]()
     source.begin(StartState(reach(lambda both: both, (both,), {})), set())
-    made = made_again(source, source.text(both, "both"), space)
+    rebuilt = made_again(source, source.text(both, "both"), space)
     space["by"] = 3
-    assert (made["norm"].acts["up"](1), made["norm"].acts["down"](torch.ones(1)).item(), made["double"](4)) == (4, 0, 8)
+    assert (
+        rebuilt["norm"].acts["up"](1),
+        rebuilt["norm"].acts["down"](torch.ones(1)).item(),
+        rebuilt["double"](4),
+    ) == (4, 0, 8)
     module.norm.update(1)
     source.begin(StartState(reach(lambda both: both, (both,), {})), set())
-    held = made["norm"]
+    held = rebuilt["norm"]
     assert made_again(source, source.text(both, "both"), space)["norm"] is held and held.count == 2
     with pytest.raises(CannotSayError, match="<lambda>, which has no def of its own"):
         source.text(module.alike, "alike")
@@ -433,9 +437,9 @@ def test_what_holds_itself_is_written() -> None:
     net, source, space = Net(), Source({}), {"HERE": None}
     for calls in (0, 1):
         source.begin(StartState(reach(net, (), {})), set())
-        made = made_again(source, source.text(net, "net"), space)
-        assert made.calls == calls and made(torch.ones(1)) == 1.5 and made.calls == calls + 1
-        assert made.layer.owners == [made] and not source.left_out
+        rebuilt = made_again(source, source.text(net, "net"), space)
+        assert rebuilt.calls == calls and rebuilt(torch.ones(1)) == 1.5 and rebuilt.calls == calls + 1
+        assert rebuilt.layer.owners == [rebuilt] and not source.left_out
         net.calls += 1
 
 
@@ -445,11 +449,11 @@ def test_a_tensor_that_holds_others_is_written_by_its_parts() -> None:
     value |= {"rows": torch.eye(4).to_sparse_csr(), "sparse": torch.eye(4).to_sparse_coo()}
     source = Source({})
     source.begin(StartState(reach(lambda value: value, (value,), {})), set())
-    made = made_again(source, source.text(value, "it"), space := {"HERE": None, "torch": torch})
-    assert isinstance(made["eight"], torch.nn.Parameter) and made["jagged"].offsets().tolist() == [0, 2, 3]
+    rebuilt = made_again(source, source.text(value, "it"), space := {"HERE": None, "torch": torch})
+    assert isinstance(rebuilt["eight"], torch.nn.Parameter) and rebuilt["jagged"].offsets().tolist() == [0, 2, 3]
     exec(PROGRAM[PROGRAM.index("def whole") : PROGRAM.index("def left(")].format(), space)
-    assert all(space["whole"](made[name]).equal(space["whole"](value[name])) for name in value)
-    assert kept(made["eight"]).equal(kept(value["eight"])) and kept(value["eight"]).numel() == 31
+    assert all(space["whole"](rebuilt[name]).equal(space["whole"](value[name])) for name in value)
+    assert kept(rebuilt["eight"]).equal(kept(value["eight"])) and kept(value["eight"]).numel() == 31
     jagged._get_max_seqlen()  # torch keeps it on the CPU, wherever the numbers are
     held = {name: part.to("meta") if part.numel() else part for name, part in wrappers.parts(jagged).items()}
     elsewhere = wrappers.like(jagged, held)
@@ -479,9 +483,9 @@ def test_a_method_that_a_library_wrapped_is_called_on_its_object() -> None:
     text = source.text(_Scheduled.optimizer.step, "step")
     assert text.endswith(".step") and source.text(torch.optim.SGD.step, "step") == "torch.optim.SGD.step"
     assert source.text(wrap_inline(_Scheduled.optimizer.step), "step") == text  # as Dynamo has it
-    made = made_again(source, text, {"HERE": None})
-    made()
-    assert (made.__self__.param_groups[0]["params"][0] < 1).all() and (weight == 1).all()
+    rebuilt = made_again(source, text, {"HERE": None})
+    rebuilt()
+    assert (rebuilt.__self__.param_groups[0]["params"][0] < 1).all() and (weight == 1).all()
 
 
 @torch.compiler.disable
@@ -529,9 +533,9 @@ def test_a_call_is_judged_where_what_it_uses_cannot_be_read(tmp_path: Path, monk
 
     monkeypatch.setattr(Source, "_content", fails)
     held = [1.0]
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x, by: x.sin() * by[0], backend="eager")(torch.ones(3), held)
-    assert found.verdict.verdict == "ok" and not any("could not be run" in note for note in found.notes)
+    assert shadowed.verdict.verdict == "ok" and not any("could not be run" in note for note in shadowed.notes)
 
 
 def test_what_compiling_leaves_on_a_module_is_no_difference() -> None:
@@ -560,18 +564,22 @@ def test_arrays_contexts_and_distributions_are_written() -> None:
     value["scaler"] = torch.amp.GradScaler("cpu", init_scale=8.0)
     source, space = Source({}), {"HERE": None}
     source.begin(StartState(reach(lambda value: value, (value,), {})), set())
-    made = made_again(source, source.text(value, "it"), space)
-    assert made["mask"].to_dense().equal(value["mask"].to_dense())
-    assert made["mean"].tolist() == [0, 1, 2] and type(made["by"]) is numpy.float64 and made["of"].stddev == 2
-    assert made["spelt"] == value["spelt"] and made["half"] == value["half"] and made["scaler"].get_scale() == 8
-    assert all(torch.rand(2, generator=made["drawn"]).equal(torch.rand(2, generator=value["drawn"])) for _ in range(2))
-    with made["low"], made["no"]:
+    rebuilt = made_again(source, source.text(value, "it"), space)
+    assert rebuilt["mask"].to_dense().equal(value["mask"].to_dense())
+    assert rebuilt["mean"].tolist() == [0, 1, 2] and type(rebuilt["by"]) is numpy.float64 and rebuilt["of"].stddev == 2
+    assert (
+        rebuilt["spelt"] == value["spelt"] and rebuilt["half"] == value["half"] and rebuilt["scaler"].get_scale() == 8
+    )
+    assert all(
+        torch.rand(2, generator=rebuilt["drawn"]).equal(torch.rand(2, generator=value["drawn"])) for _ in range(2)
+    )
+    with rebuilt["low"], rebuilt["no"]:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
     value["mean"][1] = 7
     source.begin(StartState(reach(lambda value: value, (value,), {})), set())
-    assert made_again(source, source.text(value, "it"), space)["mean"] is made["mean"]
-    assert made["mean"].tolist() == [0, 7, 2]
-    assert torch.rand(2, generator=made["drawn"]).equal(torch.rand(2, generator=value["drawn"]))
+    assert made_again(source, source.text(value, "it"), space)["mean"] is rebuilt["mean"]
+    assert rebuilt["mean"].tolist() == [0, 7, 2]
+    assert torch.rand(2, generator=rebuilt["drawn"]).equal(torch.rand(2, generator=value["drawn"]))
 
 
 def test_globals_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,8 +603,8 @@ def test_a_function_that_a_transform_made_of_another_is_made_so_again() -> None:
         source.assign(name, held[key])
     assert source.text(wrap_inline(of_transforms), "it") == text
     assert made_again(source, text, space)(torch.tensor(2.0)) == 14  # 6 x, and x
-    made = [line for line in source.lines if "torch.func.grad" in line]
-    assert made == ["func = torch.func.grad(cubed)", "slope = torch.func.grad(func, argnums=(0,))"]
+    built = [line for line in source.lines if "torch.func.grad" in line]
+    assert built == ["func = torch.func.grad(cubed)", "slope = torch.func.grad(func, argnums=(0,))"]
     written = "\n".join(source.definitions.values())
     assert "region = torch.compiler.nested_compile_region(cubed)" in written and "region\ndef decorated" in written
 
@@ -606,10 +614,10 @@ def test_a_function_that_a_transform_made_of_another_is_made_so_again() -> None:
 def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
     program = tmp_path / "prog.py"
     program.write_text(GUARD)
-    found = triage_program([sys.executable, str(program)], output=tmp_path / "out", quiet=True)
-    assert found.verdict.failed and found.verdict.layer == "dynamo"
-    assert (found.repro.says, found.repro.rate, found.repro.without) == ("shows", "3 of 3", 0)
-    assert Path(found.repro.path).read_text().count("yield step") == 2
+    triage = triage_program([sys.executable, str(program)], output=tmp_path / "out", quiet=True)
+    assert triage.verdict.failed and triage.verdict.layer == "dynamo"
+    assert (triage.repro.says, triage.repro.rate, triage.repro.without) == ("shows", "3 of 3", 0)
+    assert Path(triage.repro.path).read_text().count("yield step") == 2
 
 
 def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_all(
@@ -629,17 +637,22 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     monkeypatch.setattr(GuardBuilder, "EQUALS_MATCH", none)
     monkeypatch.setattr(GuardBuilder, "CONSTANT_MATCH", none)
     monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)  # as a `patch` in a function does
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         for scale in (2, 3):
             torch.compile(scaled_by(scale), backend="eager")(torch.ones(8, 8))
-    assert found.at is not None and found.verdict.layer == "dynamo" and found.at.repro, (found.summary, found.notes)
-    assert "only in the program's own call" in found.verdict.reason and "a guard is missing" in found.verdict.reason
+    assert shadowed.at is not None and shadowed.verdict.layer == "dynamo" and shadowed.at.repro, (
+        shadowed.summary,
+        shadowed.notes,
+    )
+    assert (
+        "only in the program's own call" in shadowed.verdict.reason and "a guard is missing" in shadowed.verdict.reason
+    )
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what the repro sets lasts as long as the test
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "argv", ["repro.py"])
     monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", False)
     torch._dynamo.reset()
-    space = runpy.run_path(str(Path(found.at.repro) / ALONE))
+    space = runpy.run_path(str(Path(shadowed.at.repro) / ALONE))
     assert torch._dynamo.config.capture_scalar_outputs, "the repro sets what was in force where it was seen"
     assert space["main"]() == 1 and len(list(space["calls"]())) == 2
     monkeypatch.setattr(sys, "argv", ["repro.py", "--without-fault"])
@@ -668,9 +681,11 @@ torch.compile(step, backend="eager")(x)
 def test_operators_of_the_program_are_registered_in_its_repro(tmp_path: Path) -> None:
     program = tmp_path / "prog.py"
     program.write_text(OPERATOR)
-    found = triage_program([sys.executable, str(program)], output=tmp_path / "out", quiet=True)
-    assert (found.verdict.kind, found.verdict.layer, found.repro.rate) == ("crash", "dynamo", "3 of 3"), found.summary
-    text = Path(found.repro.path).read_text()
+    triage = triage_program([sys.executable, str(program)], output=tmp_path / "out", quiet=True)
+    assert (triage.verdict.kind, triage.verdict.layer, triage.repro.rate) == ("crash", "dynamo", "3 of 3"), (
+        triage.summary
+    )
+    text = Path(triage.repro.path).read_text()
     assert "def product(x: torch.Tensor, w: torch.Tensor)" in text and "@product.register_fake" in text
     assert "import torch.ao.quantization.fx._decomposed" in text
 

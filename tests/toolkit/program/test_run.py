@@ -31,7 +31,7 @@ from graphdbg.toolkit.program.comparing import Left, judged, said
 from graphdbg.toolkit.program.concluding import concluded
 from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.records import FILE, LOST, Call, CallRung, Program
-from graphdbg.toolkit.program.run import _Program, range_of, triage_program
+from graphdbg.toolkit.program.run import _SupervisedProgram, range_of, triage_program
 from graphdbg.toolkit.triage.ranking import GraphRow
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import DECIDED, Verdict, fails
@@ -78,13 +78,13 @@ def asked(tmp_path: Path, text: str, *options: str) -> tuple[int, dict[str, Any]
 @pytest.mark.long
 def test_a_healthy_program_agrees_and_prints_what_it_prints_alone(tmp_path: Path) -> None:
     text = PROGRAM.format(backend='"aot_eager"')
-    code, found, stderr = asked(tmp_path, text)
-    assert (code, found["verdict"], found["first_failing"]) == (0, "ok", None), found["summary"]
-    assert [call["number"] for call in found["calls"]] == [0, 1, 2, 4]  # the last compiles again
-    rungs = [row["rung"] for row in found["calls"][0]["rows"] if not row["part"]]
+    code, result, stderr = asked(tmp_path, text)
+    assert (code, result["verdict"], result["first_failing"]) == (0, "ok", None), result["summary"]
+    assert [call["number"] for call in result["calls"]] == [0, 1, 2, 4]  # the last compiles again
+    rungs = [row["rung"] for row in result["calls"][0]["rows"] if not row["part"]]
     assert rungs == ["eager", "dynamo", "aot_eager"]
     assert any(
-        row["part"] == "backward" and row["value"].startswith("gradient of") for row in found["calls"][0]["rows"]
+        row["part"] == "backward" and row["value"].startswith("gradient of") for row in result["calls"][0]["rows"]
     )
     alone = subprocess.run([sys.executable, str(tmp_path / "train.py")], capture_output=True, text=True, check=True)
     assert alone.stdout in stderr  # with --json it goes there
@@ -95,22 +95,22 @@ def test_a_backend_that_is_wrong_is_named_with_function_value_and_size(tmp_path:
     text = text.replace(
         "for number", "torch.set_default_device('meta')  # what of ours follows it holds nothing\nfor number"
     )
-    code, found, _ = asked(tmp_path, text)
-    assert (code, found["verdict"], found["kind"], found["first_failing"]) == (1, "fails", "wrong_numbers", "wrong")
-    assert found["reason"].startswith("Sequential.forward() (train.py:10), call 0: result is off by 0.5")
-    assert found["where"]["name"] == "result"
-    assert "no graph fails" not in json.dumps(found).lower()
+    code, result, _ = asked(tmp_path, text)
+    assert (code, result["verdict"], result["kind"], result["first_failing"]) == (1, "fails", "wrong_numbers", "wrong")
+    assert result["reason"].startswith("Sequential.forward() (train.py:10), call 0: result is off by 0.5")
+    assert result["where"]["name"] == "result"
+    assert "no graph fails" not in json.dumps(result).lower()
 
 
 def test_a_program_that_compiles_nothing_cannot_be_judged(tmp_path: Path) -> None:
-    code, found, _ = asked(tmp_path, "print(1)")
-    assert (code, found["verdict"]) == (4, "cannot_tell")
-    assert "torch.compile" in found["reason"]
+    code, result, _ = asked(tmp_path, "print(1)")
+    assert (code, result["verdict"]) == (4, "cannot_tell")
+    assert "torch.compile" in result["reason"]
 
 
 @pytest.mark.slow  # test_shadow has it inside a process
 def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) -> None:
-    code, found, _ = asked(
+    code, result, _ = asked(
         tmp_path,
         """
         import torch
@@ -118,19 +118,19 @@ def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) ->
         torch.compile(lambda: given.clamp_(-1, 1), backend="eager")()
         """,
     )
-    assert (code, found["verdict"], found["exit_code"]) == (4, "cannot_tell", 1), found["summary"]
+    assert (code, result["verdict"], result["exit_code"]) == (4, "cannot_tell", 1), result["summary"]
     assert (
-        "eager raises the same in <lambda>() (train.py:4), call 0, so the compiler is not at fault" in found["reason"]
+        "eager raises the same in <lambda>() (train.py:4), call 0, so the compiler is not at fault" in result["reason"]
     )
-    assert found["reason"].endswith(
+    assert result["reason"].endswith(
         "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation"
     )
-    assert found["next"][0].startswith("env TORCHDYNAMO_DISABLE=1 ") and found["next"][0].endswith("train.py")
-    assert not found["calls"][0]["notes"]  # Dynamo refused it: it does not run in eager
+    assert result["next"][0].startswith("env TORCHDYNAMO_DISABLE=1 ") and result["next"][0].endswith("train.py")
+    assert not result["calls"][0]["notes"]  # Dynamo refused it: it does not run in eager
 
 
 @pytest.mark.parametrize(
-    ("line", "options", "told", "follows"),
+    ("line", "options", "reported", "follows"),
     [
         (
             "ctypes.string_at(0)",
@@ -148,7 +148,7 @@ def test_what_eager_raises_too_is_the_programs_own_and_not_ok(tmp_path: Path) ->
     ],
 )
 def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
-    line: str, options: tuple[str, ...], told: str, follows: list[str], tmp_path: Path
+    line: str, options: tuple[str, ...], reported: str, follows: list[str], tmp_path: Path
 ) -> None:
     text = f"""
         import ctypes, threading, torch
@@ -161,10 +161,10 @@ def test_a_call_in_which_eager_dies_or_hangs_is_named_with_its_line(
             return inner() or x
         step(torch.ones(2))
         """
-    code, found, _ = asked(tmp_path, text, *options)
-    assert (code, found["verdict"]) == (4, "cannot_tell")
-    assert found["reason"] == f"step() (train.py:7), call 0: {told}, in inner (train.py:5)"
-    assert [one.startswith(begin) for one, begin in zip(found["next"], follows, strict=True)]
+    code, result, _ = asked(tmp_path, text, *options)
+    assert (code, result["verdict"]) == (4, "cannot_tell")
+    assert result["reason"] == f"step() (train.py:7), call 0: {reported}, in inner (train.py:5)"
+    assert [item.startswith(begin) for item, begin in zip(result["next"], follows, strict=True)]
 
 
 @pytest.mark.parametrize(("whole_s", "calls_s", "kept_s"), [(1000.0, 880.0, 60.0), (120.0, 60.0, 30.0)])
@@ -172,7 +172,7 @@ def test_graphs_and_repro_have_their_part_of_the_time(
     whole_s: float, calls_s: float, kept_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(run._Program, "run", lambda program, options, quiet: given.append((program, options)))
+    monkeypatch.setattr(run._SupervisedProgram, "run", lambda program, options, quiet: given.append((program, options)))
     triage_program([sys.executable, "-c", ""], output=tmp_path / "out", max_time_s=whole_s)
     program, options = given[0]
     assert (options["seconds"], program.kept_s) == (calls_s, kept_s)
@@ -189,32 +189,34 @@ def test_a_rung_at_work_when_the_time_is_over_convicts_nobody(tmp_path: Path) ->
     call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight="inductor")
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         call.key, call.since = f"{child.pid}:1", time.time() - 30.0
-        told: list[str] = []
-        program = _Program([], tmp_path, None, told.append, until=time.monotonic() + 5.0)
+        messages: list[str] = []
+        program = _SupervisedProgram([], tmp_path, None, messages.append, until=time.monotonic() + 5.0)
         program.read = lambda: Program(calls=[call])
         program._look(child)  # pyright: ignore[reportPrivateUsage]
-        assert told == ["inductor of step() (train.py:3), call 0: 30 s so far, 35 s at most"] and child.poll() is None
+        assert (
+            messages == ["inductor of step() (train.py:3), call 0: 30 s so far, 35 s at most"] and child.poll() is None
+        )
         program.until, program.next_look = time.monotonic(), 0.0
         program._look(child)  # pyright: ignore[reportPrivateUsage]
         assert child.wait() < 0
-    found = concluded(Program(calls=[call]), tmp_path, JudgedCall(), ["train.py"], 137, program.hung, program.late)
+    conclusion = concluded(Program(calls=[call]), tmp_path, JudgedCall(), ["train.py"], 137, program.hung, program.late)
     late = "inductor was at work for 30 s when the time was over (--max-time)"
-    assert found.verdict.verdict == "cannot_tell" and late in found.verdict.reason, found.verdict
-    assert [step.split()[1] for step in found.verdict.next] == ["dump", "triage"]
+    assert conclusion.verdict.verdict == "cannot_tell" and late in conclusion.verdict.reason, conclusion.verdict
+    assert [step.split()[1] for step in conclusion.verdict.next] == ["dump", "triage"]
 
 
 def test_where_the_time_is_over_the_same_with_more_of_it_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(program: _Program, options: object, quiet: bool) -> None:
+    def run(program: _SupervisedProgram, options: object, quiet: bool) -> None:
         program.code, program.late = 137, "inductor was at work for 30 s when the time was over (--max-time)"
 
     call = Call("1:1", "step", "slow.py", 3, 0, rows=[CallRung("eager")], in_flight="inductor")
-    monkeypatch.setattr(_Program, "run", run)
-    monkeypatch.setattr(_Program, "read", lambda program: Program(calls=[call]))
-    found = triage_program(["true", "slow.py"], calls="1", output=tmp_path / "found", limit_s=300.0, max_time_s=30.0)
-    assert found.verdict.verdict == "cannot_tell" and "when the time was over (--max-time)" in found.verdict.reason
-    assert [step.partition(" -o ")[0] for step in found.verdict.next[:2]] == [
+    monkeypatch.setattr(_SupervisedProgram, "run", run)
+    monkeypatch.setattr(_SupervisedProgram, "read", lambda program: Program(calls=[call]))
+    triage = triage_program(["true", "slow.py"], calls="1", output=tmp_path / "found", limit_s=300.0, max_time_s=30.0)
+    assert triage.verdict.verdict == "cannot_tell" and "when the time was over (--max-time)" in triage.verdict.reason
+    assert [step.partition(" -o ")[0] for step in triage.verdict.next[:2]] == [
         "graphdbg triage --max-time 120 --calls 1 --limit 300 -- true slow.py",
         "graphdbg dump",
     ]
@@ -223,38 +225,40 @@ def test_where_the_time_is_over_the_same_with_more_of_it_comes_next(
 def test_where_a_call_departs_and_the_time_is_over_before_more_is_known_that_is_said_and_more_of_it_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(program: _Program, options: object, quiet: bool) -> None:
+    def run(program: _SupervisedProgram, options: object, quiet: bool) -> None:
         program.code, program.late = 138, "inductor was at work for 30 s when the time was over (--max-time)"
 
     wrong = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), "", "result", error=2.0)
     call = Call("1:1", "step", "slow.py", 3, 0, rows=[CallRung("eager"), wrong], in_flight="inductor")
-    monkeypatch.setattr(_Program, "run", run)
-    monkeypatch.setattr(_Program, "read", lambda program: Program(calls=[call]))
-    found = triage_program(["true", "slow.py"], output=tmp_path / "found", max_time_s=30.0)
-    assert found.verdict.verdict == "fails"
-    assert found.notes == ["the program was ended: inductor was at work for 30 s when the time was over (--max-time)"]
-    assert found.verdict.next == ["graphdbg triage --max-time 120 -- true slow.py"]
+    monkeypatch.setattr(_SupervisedProgram, "run", run)
+    monkeypatch.setattr(_SupervisedProgram, "read", lambda program: Program(calls=[call]))
+    triage = triage_program(["true", "slow.py"], output=tmp_path / "found", max_time_s=30.0)
+    assert triage.verdict.verdict == "fails"
+    assert triage.notes == ["the program was ended: inductor was at work for 30 s when the time was over (--max-time)"]
+    assert triage.verdict.next == ["graphdbg triage --max-time 120 -- true slow.py"]
 
 
 def test_calls_that_the_time_did_not_suffice_for_are_said(tmp_path: Path) -> None:
-    with graphdbg.shadow(tmp_path / "none", max_time_s=0.0) as found:
+    with graphdbg.shadow(tmp_path / "none", max_time_s=0.0) as shadowed:
         step = torch.compile(lambda x: x + 1, backend="eager")
         step(torch.ones(2))
-    assert found.verdict.reason == "the time was over (--max-time) before a call could be looked at", found.verdict
-    with graphdbg.shadow(tmp_path / "later", calls="5:7") as found:
+    assert shadowed.verdict.reason == "the time was over (--max-time) before a call could be looked at", (
+        shadowed.verdict
+    )
+    with graphdbg.shadow(tmp_path / "later", calls="5:7") as shadowed:
         step(torch.ones(2))
         torch.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
-    assert "--calls names later ones than the 1 that" in found.verdict.reason, found.verdict
+    assert "--calls names later ones than the 1 that" in shadowed.verdict.reason, shadowed.verdict
 
 
 def test_what_the_time_did_not_suffice_for_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager"), CallRung("dynamo")])
-    monkeypatch.setattr(_Program, "run", lambda program, options, quiet: None)
-    monkeypatch.setattr(_Program, "read", lambda program: Program(calls=[right], missed=2))
-    found = triage_program(["true", "train.py"], output=tmp_path / "found", max_time_s=30.0)
-    assert found.notes == ["the time was over (--max-time) before 2 more calls that were asked for could be looked at"]
-    assert found.verdict.verdict == "ok"
-    assert found.verdict.next[0] == "graphdbg triage --max-time 120 -- true train.py"
+    monkeypatch.setattr(_SupervisedProgram, "run", lambda program, options, quiet: None)
+    monkeypatch.setattr(_SupervisedProgram, "read", lambda program: Program(calls=[right], missed=2))
+    triage = triage_program(["true", "train.py"], output=tmp_path / "found", max_time_s=30.0)
+    assert triage.notes == ["the time was over (--max-time) before 2 more calls that were asked for could be looked at"]
+    assert triage.verdict.verdict == "ok"
+    assert triage.verdict.next[0] == "graphdbg triage --max-time 120 -- true train.py"
 
 
 def test_what_ended_the_context_of_a_device_is_recorded_with_the_inputs_of_its_step(tmp_path: Path) -> None:
@@ -359,7 +363,7 @@ def test_a_run_whose_name_ends_like_a_script_is_a_run(tmp_path: Path, monkeypatc
 
 
 def test_a_second_interrupt_does_not_break_off_the_first(tmp_path: Path) -> None:
-    program = _Program(["python"], tmp_path, None, lambda text: None)
+    program = _SupervisedProgram(["python"], tmp_path, None, lambda text: None)
     program.judging = True
     with pytest.raises(KeyboardInterrupt):
         program._signalled(signal.SIGINT)
@@ -384,11 +388,11 @@ def test_a_call_whose_graphs_differ_as_much_by_rounding_does_not_fail(
     call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh=fresh)
     judged = Verdict("rounding", reason="relative error 0.00063 to float64", workaround="x = 1", next=["try"])
     graphs = JudgedCall(judged, size=size)
-    found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
-    assert found.verdict.verdict == verdict, found.summary
+    conclusion = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
+    assert conclusion.verdict.verdict == verdict, conclusion.summary
     if verdict == "rounding":
-        assert found.verdict.reason == "result differs as its graphs do: relative error 0.00063 to float64"
-        assert (found.verdict.workaround, found.verdict.next, found.at) == ("x = 1", ["try"], None)
+        assert conclusion.verdict.reason == "result differs as its graphs do: relative error 0.00063 to float64"
+        assert (conclusion.verdict.workaround, conclusion.verdict.next, conclusion.at) == ("x = 1", ["try"], None)
 
 
 @pytest.mark.parametrize(("decided", "verdict"), [(True, "rounding"), (False, "fails")])
@@ -430,9 +434,9 @@ def test_what_the_program_sees_is_told_beside_a_rung_that_fails_otherwise(tmp_pa
 def test_decompositions_that_take_too_long_in_eager_are_no_hang(tmp_path: Path, rung: str, verdict: str) -> None:
     call = Call("1:1", "step", "train.py", 3, 0, rows=[CallRung("eager")], in_flight=rung)
     hung = f"{rung} was still at work after 628 s (see --limit)"
-    found = concluded(Program([call]), tmp_path, JudgedCall(), ["train.py"], 137, hung).verdict
-    assert (found.verdict, found.kind) == (verdict, None if rung == "decomposed" else "hang")
-    assert [step.split()[1] for step in found.next] == ["dump", "triage"] and hung in found.reason
+    result = concluded(Program([call]), tmp_path, JudgedCall(), ["train.py"], 137, hung).verdict
+    assert (result.verdict, result.kind) == (verdict, None if rung == "decomposed" else "hang")
+    assert [step.split()[1] for step in result.next] == ["dump", "triage"] and hung in result.reason
 
 
 def test_a_call_whose_graphs_do_not_repeat_themselves_convicts_no_compiler(tmp_path: Path) -> None:
@@ -442,19 +446,22 @@ def test_a_call_whose_graphs_do_not_repeat_themselves_convicts_no_compiler(tmp_p
     ]
     call = Call("1:1", "step", "train.py", 3, 0, rows=rows, run="run", fresh="departs")
     graphs = JudgedCall(Verdict("nondeterministic", reason="eager gives different results in two runs"))
-    found = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
+    conclusion = concluded(Program([call]), tmp_path, graphs, ["python", "train.py"])
     said = "result differs, and its graphs by themselves: eager gives different results in two runs"
-    assert (found.verdict.verdict, found.at) == ("nondeterministic", None) and said in found.verdict.reason
+    assert (conclusion.verdict.verdict, conclusion.at) == (
+        "nondeterministic",
+        None,
+    ) and said in conclusion.verdict.reason
 
 
 def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path) -> None:
-    told: list[str] = []
-    program = _Program([], tmp_path, None, told.append)
+    messages: list[str] = []
+    program = _SupervisedProgram([], tmp_path, None, messages.append)
     program.killed = time.monotonic() - 60.0
     held: Any = SimpleNamespace(pid=7, poll=lambda: None)
     with socket.socket(socket.AF_UNIX) as door:
         assert program._attend(door, held) == -signal.SIGKILL  # pyright: ignore[reportPrivateUsage]
-    assert told == ["process 7 was killed and does not end: a kernel of it may still run on a device"]
+    assert messages == ["process 7 was killed and does not end: a kernel of it may still run on a device"]
 
     def leave(child: subprocess.Popen[bytes]) -> int:
         child.kill()
@@ -464,11 +471,11 @@ def test_a_killed_process_that_its_device_holds_is_not_waited_for(tmp_path: Path
 
 
 def test_an_error_is_told_in_whole_words() -> None:
-    told = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
-    assert told.endswith("Process 77 has …") and len(told) < 180
+    reported = said(MemoryError("CUDA out of memory. " + "Process 77 has 612.00 MiB memory in use. " * 9))
+    assert reported.endswith("Process 77 has …") and len(reported) < 180
     long = "a size " * 29
-    told = said(RuntimeError(f"Dynamo failed to run FX node with fake tensors: mul(): got ValueError('{long}')"))
-    assert told.endswith("size a …)"), "the error inside is not cut in silence"
+    reported = said(RuntimeError(f"Dynamo failed to run FX node with fake tensors: mul(): got ValueError('{long}')"))
+    assert reported.endswith("size a …)"), "the error inside is not cut in silence"
 
 
 class CompilationError(Exception):

@@ -36,22 +36,22 @@ from graphdbg.toolkit.verdicts.verdict import fails
 def test_a_guard_that_the_program_leaves_out_is_named(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
     model.scale = 1.0
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         keep = {"guard_filter_fn": lambda guards: [guard.guard_type == "TENSOR_MATCH" for guard in guards]}
         step = torch.compile(lambda x: model(x) * model.scale, backend="eager", options=keep)
         with torch.no_grad():
             step(torch.ones(3))
             model.scale = 2.0
             step(torch.ones(3))
-    assert found.verdict.failed and found.at is not None and found.at.number == 1
-    assert found.verdict.reason.endswith(
+    assert shadowed.verdict.failed and shadowed.at is not None and shadowed.at.number == 1
+    assert shadowed.verdict.reason.endswith(
         "a guard is missing, maybe one that guard_filter_fn leaves out: try without it"
     )
 
 
 def test_a_stance_that_leaves_guards_out_is_named(tmp_path: Path) -> None:
     model = torch.nn.Dropout(1.0).eval()
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         step = torch.compile(lambda x: model(x), backend="eager")
         step(torch.ones(3))
         with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
@@ -60,8 +60,8 @@ def test_a_stance_that_leaves_guards_out_is_named(tmp_path: Path) -> None:
                 step(torch.ones(3))
             except RuntimeError as error:
                 pytest.skip(f"this torch does not leave that guard out: {error}")
-    assert found.verdict.failed and found.at is not None and found.at.number == 1
-    assert found.verdict.reason.endswith("maybe one that skip_guard_eval_unsafe leaves out: try without it")
+    assert shadowed.verdict.failed and shadowed.at is not None and shadowed.at.number == 1
+    assert shadowed.verdict.reason.endswith("maybe one that skip_guard_eval_unsafe leaves out: try without it")
 
 
 def test_a_rung_that_departs_only_with_its_own_way_to_draw_is_accused(tmp_path: Path) -> None:
@@ -69,10 +69,10 @@ def test_a_rung_that_departs_only_with_its_own_way_to_draw_is_accused(tmp_path: 
         far = 0.0 if torch._inductor.config.fallback_random else 1.0
         return lambda *args: tuple(value + far for value in gm(*args))
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: torch.nn.functional.dropout(x, 1.0), backend=off)(torch.ones(3))
-    assert found.verdict.failed and "only in the program's own call" not in found.verdict.reason
-    assert found.at is not None and [row.verdict.failed for row in found.at.rows if row.rung == "off"] == [True]
+    assert shadowed.verdict.failed and "only in the program's own call" not in shadowed.verdict.reason
+    assert shadowed.at is not None and [row.verdict.failed for row in shadowed.at.rows if row.rung == "off"] == [True]
 
 
 def test_a_backward_may_write_into_the_gradient_that_it_is_given(tmp_path: Path) -> None:
@@ -85,30 +85,30 @@ def test_a_backward_may_write_into_the_gradient_that_it_is_given(tmp_path: Path)
         def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
             return grad.mul_(0.5)
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         step = torch.compile(lambda x: Halved.apply(x), backend="eager")
         step(torch.ones(3, requires_grad=True)).backward(torch.ones(3))
-    assert found.verdict.verdict == "ok", found.verdict.reason
-    assert any(row.part == "backward" for call in found.calls for row in call.rows)
+    assert shadowed.verdict.verdict == "ok", shadowed.verdict.reason
+    assert any(row.part == "backward" for call in shadowed.calls for row in call.rows)
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_a_call_that_recompiles_is_looked_at(fullgraph: bool, tmp_path: Path) -> None:
     torch._dynamo.reset()  # the code of the lambda is the same in both
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         step = torch.compile(lambda x: x.cos() + 1, backend="aot_eager", fullgraph=fullgraph, dynamic=False)
         for size in (3, 3, 3, 3, 4):
             step(torch.ones(size))
-    assert [call.number for call in found.calls] == [0, 1, 2, 4], found.summary
+    assert [call.number for call in shadowed.calls] == [0, 1, 2, 4], shadowed.summary
 
 
 def test_a_result_that_lies_in_memory_otherwise_than_eagers_is_told(tmp_path: Path) -> None:
     def contiguous(gm: torch.fx.GraphModule, _: Any) -> Any:
         return lambda *args: tuple(value.contiguous() for value in gm(*args))
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: x.transpose(1, 2) * 2, backend=contiguous)(torch.randn(1, 3, 4))
-    assert found.verdict.verdict == "ok" and [call.notes for call in found.calls] == [
+    assert shadowed.verdict.verdict == "ok" and [call.notes for call in shadowed.calls] == [
         ["from contiguous on the strides of result are (12, 3, 1), eager's are (12, 1, 4)"]
     ]
 
@@ -116,16 +116,16 @@ def test_a_result_that_lies_in_memory_otherwise_than_eagers_is_told(tmp_path: Pa
 def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_path: Path) -> None:
     model = torch.nn.Linear(4, 4)
     given = [torch.randn(3, 4) for _ in range(4)]
-    alone = [model(one) for one in given]
-    with graphdbg.shadow(tmp_path / "found", calls=4) as found:
+    alone = [model(value) for value in given]
+    with graphdbg.shadow(tmp_path / "found", calls=4) as shadowed:
         step = torch.compile(model, backend="aot_eager")
-        seen = [step(one) for one in given]
+        seen = [step(value) for value in given]
         torch.stack(seen).sum().backward()
-    assert all(torch.equal(one, other) for one, other in zip(alone, seen, strict=True))
-    assert found.verdict.verdict == "ok", found.summary
-    assert found.drift is not None and "no value differs by more than rounding" in found.drift.sentence
-    assert found.summary.startswith("Results, gradients and what is written agree with eager: 4 of 4 calls")
-    assert [one.value for one in found.drift.series if one.value == "result"]
+    assert all(torch.equal(item, other) for item, other in zip(alone, seen, strict=True))
+    assert shadowed.verdict.verdict == "ok", shadowed.summary
+    assert shadowed.drift is not None and "no value differs by more than rounding" in shadowed.drift.sentence
+    assert shadowed.summary.startswith("Results, gradients and what is written agree with eager: 4 of 4 calls")
+    assert [sery.value for sery in shadowed.drift.series if sery.value == "result"]
 
 
 def test_a_fault_at_every_step_stands_above_rounding() -> None:
@@ -133,9 +133,9 @@ def test_a_fault_at_every_step_stands_above_rounding() -> None:
         [CallRung("eager", differences={"result": 2e-7}), CallRung("inductor", differences={"result": 3e-3})]
         for _ in range(5)
     ]
-    found = drift([Call(str(at), "step", "train.py", 3, at, rows=of) for at, of in enumerate(rows)])
-    assert found is not None and "a fault that acts at every step" in found.sentence
-    assert found.series[0].acts and "▆" in found.lines[0]
+    result = drift([Call(str(at), "step", "train.py", 3, at, rows=of) for at, of in enumerate(rows)])
+    assert result is not None and "a fault that acts at every step" in result.sentence
+    assert result.series[0].acts and "▆" in result.lines[0]
 
 
 def _python_random(x: Any) -> Any:
@@ -149,11 +149,11 @@ def _written_by_others(x: Any) -> Any:
 
 @pytest.mark.parametrize(("step", "kernel"), [(_python_random, False), (_written_by_others, True)])
 def test_eager_that_does_not_repeat_itself_is_explained(step: Any, kernel: bool, tmp_path: Path) -> None:
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend="eager")(torch.ones(3))
-    assert found.verdict.verdict == "nondeterministic", found.summary
-    assert "gets another number in each run" in found.verdict.reason
-    assert "test_shadow.py:" in found.verdict.reason and ("may race" in found.verdict.reason) is kernel
+    assert shadowed.verdict.verdict == "nondeterministic", shadowed.summary
+    assert "gets another number in each run" in shadowed.verdict.reason
+    assert "test_shadow.py:" in shadowed.verdict.reason and ("may race" in shadowed.verdict.reason) is kernel
 
 
 def _first_left_out(x: Any) -> Any:
@@ -189,10 +189,10 @@ def test_what_depends_on_memory_that_nothing_wrote_convicts_no_compiler(
 
         return run
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(function, backend=other_memory)(torch.ones(3))
-    assert found.verdict.verdict == "nondeterministic", found.summary
-    assert "memory that nothing wrote" in found.verdict.reason
+    assert shadowed.verdict.verdict == "nondeterministic", shadowed.summary
+    assert "memory that nothing wrote" in shadowed.verdict.reason
 
 
 def test_huge_values_are_apart() -> None:
@@ -207,11 +207,11 @@ def test_no_guard_is_blamed_where_nothing_was_compiled_before(tmp_path: Path) ->
         by = 2.0 if len(compiled) == 2 else 1.0  # that of the program's own call, behind the rung's
         return lambda *given: tuple(result * by for result in gm(*given))
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(torch.sin, backend=unsteady)(torch.ones(3))
-    assert found.verdict.failed and "only in the program's own call" in found.verdict.reason, found.summary
-    assert "nothing was compiled before" in found.verdict.reason and "guard" not in found.verdict.reason
-    assert found.verdict.layer != "dynamo"
+    assert shadowed.verdict.failed and "only in the program's own call" in shadowed.verdict.reason, shadowed.summary
+    assert "nothing was compiled before" in shadowed.verdict.reason and "guard" not in shadowed.verdict.reason
+    assert shadowed.verdict.layer != "dynamo"
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_of_eager_that_does_not_repeat_itself_a_crash_and_a_shape_are_judged(
     def backend(gm: Any, inputs: Any) -> Any:
         return lambda *args: wrong(gm(*args))
 
-    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(AttributeError):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, contextlib.suppress(AttributeError):
         torch.compile(_python_random, backend=backend)(torch.ones(3))
-    assert found.verdict.verdict == "fails" and says in found.verdict.reason, found.summary
+    assert shadowed.verdict.verdict == "fails" and says in shadowed.verdict.reason, shadowed.summary
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -243,10 +243,10 @@ def test_eager_that_raises_in_some_runs_is_no_failure(first: int, tmp_path: Path
         return x + 1
 
     raises_at_times.register_fake(torch.empty_like)
-    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(ArithmeticError):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, contextlib.suppress(ArithmeticError):
         torch.compile(lambda x: raises_at_times(x), backend="aot_eager")(torch.ones(3))
-    assert found.verdict.verdict == "nondeterministic", found.summary
-    assert not [note for note in found.notes if "Recursion" in note]
+    assert shadowed.verdict.verdict == "nondeterministic", shadowed.summary
+    assert not [note for note in shadowed.notes if "Recursion" in note]
 
 
 def test_eager_that_fails_since_a_compile_failed_is_taken_as_it_was_before(tmp_path: Path) -> None:
@@ -263,10 +263,10 @@ def test_eager_that_fails_since_a_compile_failed_is_taken_as_it_was_before(tmp_p
         left.append("what tracing left behind")
         raise KeyError("no shape")
 
-    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(RuntimeError):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, contextlib.suppress(RuntimeError):
         torch.compile(lambda x: raises_since_then(x), backend="aot_eager")(torch.ones(3))
-    assert found.verdict.kind == "crash" and found.verdict.layer == "dynamo", found.summary
-    assert found.at is not None and any("a state in which eager fails" in note for note in found.at.notes)
+    assert shadowed.verdict.kind == "crash" and shadowed.verdict.layer == "dynamo", shadowed.summary
+    assert shadowed.at is not None and any("a state in which eager fails" in note for note in shadowed.at.notes)
 
 
 def test_what_a_rung_alone_raises_is_not_laid_on_a_program_with_wrong_numbers(tmp_path: Path) -> None:
@@ -277,10 +277,10 @@ def test_what_a_rung_alone_raises_is_not_laid_on_a_program_with_wrong_numbers(tm
         return x + 1
 
     raises_in_a_graph.register_fake(torch.empty_like)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: raises_in_a_graph(x), backend=lambda gm, inputs: lambda x: [x + 2])(torch.ones(3))
-    assert found.verdict.kind == "wrong_numbers", found.summary
-    assert found.at is not None and any("dynamo alone raises" in note for note in found.at.notes)
+    assert shadowed.verdict.kind == "wrong_numbers", shadowed.summary
+    assert shadowed.at is not None and any("dynamo alone raises" in note for note in shadowed.at.notes)
 
 
 def test_a_value_that_eager_lacks_in_some_runs_is_no_failure() -> None:
@@ -303,20 +303,20 @@ def test_eager_runs_again_before_a_rung_is_accused(flips: tuple[int, ...], tmp_p
         return x + 7 * (left.pop(0) if left else 1)
 
     flips_once.register_fake(torch.empty_like)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: flips_once(x), backend="aot_eager")(torch.ones(3))
-    assert found.verdict.verdict == "nondeterministic", found.summary
-    assert "shadow_test.flips" in found.verdict.reason or "differs by 7 from run to run" in found.verdict.reason
+    assert shadowed.verdict.verdict == "nondeterministic", shadowed.summary
+    assert "shadow_test.flips" in shadowed.verdict.reason or "differs by 7 from run to run" in shadowed.verdict.reason
 
 
 def test_nan_that_eager_gives_too_is_said(tmp_path: Path) -> None:
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: (x.log() * x).sum(), backend="aot_eager")(torch.zeros(3))
-    assert found.verdict.verdict == "ok"
-    assert found.verdict.reason.startswith("result of ") and found.verdict.reason.endswith(
+    assert shadowed.verdict.verdict == "ok"
+    assert shadowed.verdict.reason.startswith("result of ") and shadowed.verdict.reason.endswith(
         ", call 0 holds NaN in eager itself"
     )
-    again = concluded(Program(found.calls), tmp_path, JudgedCall(), ["python", "train.py"])
+    again = concluded(Program(shadowed.calls), tmp_path, JudgedCall(), ["python", "train.py"])
     assert [line.partition(" -o ")[0] for line in again.verdict.next][:1] == ["graphdbg dump --when nan"]
 
 
@@ -360,10 +360,10 @@ def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart
     assert not first_difference(writes_it_all)
     for reads in (reads_memory, leaves_a_part, copies_it):
         assert "memory that nothing wrote" in first_difference(reads)
-    told = first_difference(adds_up)
+    reported = first_difference(adds_up)
     assert (
-        "in no fixed order" in told
-        and "use_deterministic_algorithms(True) was tried and makes it deterministic" in told
+        "in no fixed order" in reported
+        and "use_deterministic_algorithms(True) was tried and makes it deterministic" in reported
     )
     assert not first_difference(lambda mode: None)
 
@@ -381,22 +381,24 @@ def test_a_call_that_registers_a_hook_registers_the_same_in_each_run(tmp_path: P
             return self.inner(x)
 
     model = Hooked()
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(model, backend="aot_eager")(torch.ones(2, 4)).sum().backward()
-    assert found.verdict.verdict == "ok", found.verdict
+    assert shadowed.verdict.verdict == "ok", shadowed.verdict
     assert len(model.inner._forward_hooks) == 1
 
 
 def test_results_that_the_loss_does_not_use_have_no_gradient(tmp_path: Path) -> None:
     left = torch.randn(4, requires_grad=True)
 
-    def two(one: Any) -> Any:
-        return torch.sin(one), (torch.cos(one), one * 2)
+    def two(item: Any) -> Any:
+        return torch.sin(item), (torch.cos(item), item * 2)
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(two, backend="aot_eager")(left)[0].sum().backward()
     assert left.grad is not None and torch.equal(left.grad, torch.cos(left.detach()))
-    assert found.verdict.verdict == "ok" and any(row.part == "backward" for row in found.calls[0].rows), found.notes
+    assert shadowed.verdict.verdict == "ok" and any(row.part == "backward" for row in shadowed.calls[0].rows), (
+        shadowed.notes
+    )
 
 
 def test_rounding_moves_a_result_as_a_whole_too() -> None:
@@ -427,9 +429,9 @@ def test_integers_that_a_rung_truncates_wrongly_are_no_rounding(tmp_path: Path) 
     def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
         return lambda *args: [value.where(value != 0, -128) for value in gm(*args)]
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(truncated, backend=wrong)(torch.tensor([0.0, *range(1, 10)]))
-    assert found.verdict.verdict == "fails", found.calls
+    assert shadowed.verdict.verdict == "fails", shadowed.calls
 
 
 def test_rounding_goes_through_a_loop_and_a_branch() -> None:
@@ -458,9 +460,9 @@ def test_rounding_leaves_infinities_and_they_excuse_nothing(tmp_path: Path) -> N
         return lambda *args: [1.1 * value for value in gm(*args)]
 
     mask = torch.full((8, 8), -math.inf).triu(1)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(attention, backend=wrong)(torch.randn(8, 8), mask)
-    assert found.verdict.verdict == "fails", found.summary
+    assert shadowed.verdict.verdict == "fails", shadowed.summary
 
 
 def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_it_is(tmp_path: Path) -> None:
@@ -471,14 +473,14 @@ def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_i
         return (y * 3 if torch.compiler.is_compiling() else y + 1).sum()
 
     def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
-        return lambda *args: [1.1 * one for one in gm(*args)]
+        return lambda *args: [1.1 * item for item in gm(*args)]
 
     for number, (backend, word) in enumerate({"aot_eager": "ok", wrong: "fails"}.items()):
         torch._dynamo.reset()
-        with graphdbg.shadow(tmp_path / str(number)) as found:
+        with graphdbg.shadow(tmp_path / str(number)) as shadowed:
             torch.compile(step, backend=backend)(torch.ones(3)).backward()
-        assert found.verdict.verdict == word, found.summary
-        rows = [(row.rung, row.part) for row in found.calls[0].rows if not row.verdict.failed]
+        assert shadowed.verdict.verdict == word, shadowed.summary
+        rows = [(row.rung, row.part) for row in shadowed.calls[0].rows if not row.verdict.failed]
         assert ("dynamo", "") in rows and (word == "fails" or ("aot_eager", "backward") in rows), rows
 
 
@@ -494,13 +496,13 @@ class _Scaled(torch.autograd.Function):
 
 def test_a_backward_that_only_compiled_code_takes_is_no_fault(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: _Scaled.apply(model(x)).sum(), backend="aot_eager")(torch.ones(3)).backward()
-    assert found.verdict.verdict == "ok", found.summary
-    assert any("torch.compiler.is_compiling()" in note for note in found.calls[0].notes)
+    assert shadowed.verdict.verdict == "ok", shadowed.summary
+    assert any("torch.compiler.is_compiling()" in note for note in shadowed.calls[0].notes)
     own = "the program's own code gives other results where torch.compiler.is_compiling() is true"
-    assert found.verdict.reason == own
-    assert "on the path of torch.compiler.is_compiling(), but its results differ without: " in found.summary
+    assert shadowed.verdict.reason == own
+    assert "on the path of torch.compiler.is_compiling(), but its results differ without: " in shadowed.summary
 
 
 class _Writing(_Scaled):
@@ -512,12 +514,12 @@ class _Writing(_Scaled):
 @pytest.mark.parametrize(("own", "word"), [(True, "fails"), (False, "ok")])
 def test_a_write_into_the_gradient_counts_where_the_program_holds_it(own: bool, word: str, tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         result = torch.compile(lambda x: _Writing.apply(model(x)), backend="aot_eager")(torch.ones(3))
         given = torch.ones(3)
         result.backward(given) if own else (2 * result).backward(given)
-    assert found.verdict.verdict == word, found.summary
-    assert not own or "the gradient given to result is left as it was, eager changes it in place" in found.summary
+    assert shadowed.verdict.verdict == word, shadowed.summary
+    assert not own or "the gradient given to result is left as it was, eager changes it in place" in shadowed.summary
 
 
 @pytest.mark.parametrize(("beside", "word"), [(True, "fails"), (False, "fails"), (None, "ok")])
@@ -526,17 +528,17 @@ def test_a_result_that_is_the_input_where_eagers_is_not_departs(beside: bool, wo
         itself = beside is not None and beside is torch._inductor.config.fallback_random  # on in graphdbg's runs alone
         return lambda x: [x if itself else x + 0]
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: x + 0, backend=backend)(torch.ones(3))
-    assert found.verdict.verdict == word, found.summary
-    assert word == "ok" or "result shares the memory of x, eager's does not" in found.summary
+    assert shadowed.verdict.verdict == word, shadowed.summary
+    assert word == "ok" or "result shares the memory of x, eager's does not" in shadowed.summary
 
 
 def test_a_copy_in_place_of_the_input_is_no_departure(tmp_path: Path) -> None:
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         drop = torch.compile(lambda x: torch.nn.functional.dropout(x, training=False), backend="aot_eager")
         drop(torch.ones(3))
-    assert found.verdict.verdict == "ok", found.summary
+    assert shadowed.verdict.verdict == "ok", shadowed.summary
 
 
 class _Asked(torch.nn.Module):
@@ -560,18 +562,20 @@ class _Asked(torch.nn.Module):
 def test_a_count_kept_in_a_loop_is_no_rounding(tmp_path: Path) -> None:
     def loses_count(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         def run(*args: torch.Tensor) -> Any:
-            counts = [(one, one + 1) for one in args if one.dim() == 0 and one.is_floating_point()]
+            counts = [
+                (argument, argument + 1) for argument in args if argument.dim() == 0 and argument.is_floating_point()
+            ]
             result = gm(*args)
-            for one, wrong in counts:
-                one.copy_(wrong)
+            for item, wrong in counts:
+                item.copy_(wrong)
             return result
 
         return run
 
-    with graphdbg.shadow(tmp_path / "found") as found, torch.no_grad():
+    with graphdbg.shadow(tmp_path / "found") as shadowed, torch.no_grad():
         torch.compile(_Asked().eval(), backend=loses_count)(torch.ones(3))
-    assert found.verdict.verdict == "fails", found.summary
-    assert "asked, written is 1, eager's is 5" in found.verdict.reason
+    assert shadowed.verdict.verdict == "fails", shadowed.summary
+    assert "asked, written is 1, eager's is 5" in shadowed.verdict.reason
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(6e4, "rounding"), (math.inf, "fails")])
@@ -584,9 +588,9 @@ def test_a_half_that_overflows_in_eager_alone_is_no_fault_of_a_kernel_that_round
     def step(x: torch.Tensor) -> torch.Tensor:
         return (x * factor * 2 / 4).float() - x
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend=fused)(torch.linspace(0.125, 0.75, 6).half())
-    assert found.verdict.verdict == verdict, found.summary
+    assert shadowed.verdict.verdict == verdict, shadowed.summary
 
 
 @pytest.mark.parametrize(
@@ -602,10 +606,10 @@ def test_a_nan_that_an_operation_makes_in_eager_alone_is_no_fault_of_a_kernel_th
     def step(x: torch.Tensor) -> torch.Tensor:
         return x @ torch.tensor([1e30, -1e30])  # in float32 an infinity less another
 
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(step, backend=exact)(torch.tensor([[given, given], [1.0, 0.5]]))
-    assert found.verdict.verdict == verdict, found.summary
-    assert verdict == "fails" or "eager's alone makes NaN" in found.calls[0].rows[-1].verdict.reason
+    assert shadowed.verdict.verdict == verdict, shadowed.summary
+    assert verdict == "fails" or "eager's alone makes NaN" in shadowed.calls[0].rows[-1].verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -622,10 +626,10 @@ def test_a_nan_that_eager_alone_makes_does_not_excuse_another_that_a_kernel_lost
         return lambda x: [lone(x.double()).to(dtype), x.abs().nan_to_num()]
 
     most = torch.finfo(dtype).max
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         step = torch.compile(lambda x: (lone(x), x.abs()), backend=lossy)
         step(torch.tensor([most, most, math.nan], dtype=dtype))
-    assert found.verdict.failed and "result[1]: 1 of 3 elements are not nan" in found.summary, found.summary
+    assert shadowed.verdict.failed and "result[1]: 1 of 3 elements are not nan" in shadowed.summary, shadowed.summary
 
 
 @pytest.mark.parametrize("always", [True, False])
@@ -660,12 +664,12 @@ def test_other_random_numbers_are_no_failure_and_hide_none(
 
         return run
 
-    with graphdbg.shadow(tmp_path / "found") as found, torch.no_grad():
+    with graphdbg.shadow(tmp_path / "found") as shadowed, torch.no_grad():
         torch.compile(lambda x: torch.nn.functional.dropout(x) + 1, backend=backend)(torch.ones(64))
-    assert found.verdict.verdict == verdict, found.summary
-    told = "it draws other random numbers than eager, whose are from aten.bernoulli_"
-    assert (told in found.summary) == (verdict == "cannot_tell"), found.summary
-    assert "Random numbers" not in found.summary  # which is said of Inductor alone
+    assert shadowed.verdict.verdict == verdict, shadowed.summary
+    text = "it draws other random numbers than eager, whose are from aten.bernoulli_"
+    assert (text in shadowed.summary) == (verdict == "cannot_tell"), shadowed.summary
+    assert "Random numbers" not in shadowed.summary  # which is said of Inductor alone
 
 
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
@@ -679,12 +683,12 @@ def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None
         return run
 
     backend = aot_autograd(fw_compiler=nop, bw_compiler=broken)
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         result = torch.compile(torch.sin, backend=backend)(torch.ones(3, requires_grad=True))
         with pytest.raises(RuntimeError, match="no such backward"):
             result.sum().backward()
-    assert (found.verdict.verdict, found.verdict.kind) == ("fails", "crash"), found.summary
-    assert found.calls[0].failed is not None and found.calls[0].failed.part == "backward"
+    assert (shadowed.verdict.verdict, shadowed.verdict.kind) == ("fails", "crash"), shadowed.summary
+    assert shadowed.calls[0].failed is not None and shadowed.calls[0].failed.part == "backward"
 
 
 def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp_path: Path) -> None:
@@ -692,12 +696,14 @@ def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp
         return (x.sin() * x.exp().mul_(2)).sum()  # exp needs its result
 
     with (
-        graphdbg.shadow(tmp_path / "found") as found,
+        graphdbg.shadow(tmp_path / "found") as shadowed,
         pytest.raises(Exception, match="modified by an inplace operation"),
     ):
         torch.compile(step, backend="aot_eager")(torch.ones(3, requires_grad=True))
-    assert found.verdict.verdict == "ok" and "in its backward" in found.calls[0].rows[-1].verdict.reason, found.summary
-    assert found.summary.startswith("Results and what is written (no gradients) agree with eager: 1 of 1 call")
+    assert shadowed.verdict.verdict == "ok" and "in its backward" in shadowed.calls[0].rows[-1].verdict.reason, (
+        shadowed.summary
+    )
+    assert shadowed.summary.startswith("Results and what is written (no gradients) agree with eager: 1 of 1 call")
 
 
 class _Gated(torch.nn.Module):
@@ -711,10 +717,10 @@ class _Gated(torch.nn.Module):
 
 def test_what_torch_compiles_in_eager_mode_too_has_its_gradients(tmp_path: Path) -> None:
     model = _Gated()
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(model, backend="aot_eager")(torch.ones(2, 4)).square().sum().backward()
-    assert found.verdict.verdict == "ok", found.summary
-    assert [row.rung for row in found.calls[0].rows if row.part == "backward"] == ["eager", "dynamo", "aot_eager"]
+    assert shadowed.verdict.verdict == "ok", shadowed.summary
+    assert [row.rung for row in shadowed.calls[0].rows if row.part == "backward"] == ["eager", "dynamo", "aot_eager"]
 
 
 @pytest.mark.parametrize(("dtype", "verdict"), [(torch.float16, "rounding"), (torch.float32, "fails")])
@@ -741,9 +747,9 @@ def test_what_pip_put_into_a_folder_is_a_library_and_the_programs_own_beside_it_
 
 @pytest.mark.parametrize("mode", ["reduce-overhead", "default"])
 def test_a_call_knows_whether_the_program_asks_for_cuda_graphs(mode: str, tmp_path: Path) -> None:
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: x, mode=mode)(torch.ones(2))
-    assert [call.cuda_graphs for call in found.calls] == [mode == "reduce-overhead"]
+    assert [call.cuda_graphs for call in shadowed.calls] == [mode == "reduce-overhead"]
 
 
 class _Normed(torch.nn.Module):
@@ -770,9 +776,9 @@ class _Counted(DistributedDataParallel):
 
 def test_a_replica_of_a_class_of_its_own_is_not_judged(process_group: None, tmp_path: Path) -> None:
     replica = _Counted(_Normed())
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(replica, backend="eager")(torch.randn(8, 4))
-    assert replica.calls == 1 and "it talks to other processes" in found.verdict.reason, found.summary
+    assert replica.calls == 1 and "it talks to other processes" in shadowed.verdict.reason, shadowed.summary
 
 
 @pytest.mark.long
@@ -791,12 +797,12 @@ def test_a_replica_is_judged_by_its_module_and_synchronises_no_more_than_the_pro
     doubled = lambda gm, inputs: lambda *given: [2 * part for part in gm(*given)]  # noqa: E731
     for backend, verdict in (("eager", "ok"), (doubled, "fails")):
         averaged.clear()
-        with graphdbg.shadow(tmp_path / verdict, calls=1) as found:
+        with graphdbg.shadow(tmp_path / verdict, calls=1) as shadowed:
             step = torch.compile(replica if whole else lambda x: replica(x), backend=backend)
             step(torch.randn(8, 4)).square().sum().backward()
-        assert found.verdict.verdict == verdict, found.summary
+        assert shadowed.verdict.verdict == verdict, shadowed.summary
         assert len(averaged) == 1
-    assert (found.calls[0].function == "_Normed.forward") is whole
+    assert (shadowed.calls[0].function == "_Normed.forward") is whole
 
 
 def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the_program(
@@ -820,17 +826,21 @@ def test_a_kernel_that_ends_the_device_convicts_the_rung_that_ran_it_and_not_the
     monkeypatch.setattr(beside, "settle", settle)
     for function, backend in ((torch.nn.Softmax(0), lambda gm, inputs: ends), (asserted, "eager")):
         ended = False
-        with graphdbg.shadow(tmp_path / type(function).__name__) as found:
+        with graphdbg.shadow(tmp_path / type(function).__name__) as shadowed:
             torch.compile(function, backend=backend)(torch.ones(2))
-        (call,) = found.calls
-        assert call.lost and not found.notes, found.notes
+        (call,) = shadowed.calls
+        assert call.lost and not shadowed.notes, shadowed.notes
         again = concluded(Program([call], raised="AcceleratorError"), tmp_path, JudgedCall(), ["train.py"], 1)
         if backend == "eager":
-            assert (found.verdict.verdict, call.rows) == ("cannot_tell", [])
+            assert (shadowed.verdict.verdict, call.rows) == ("cannot_tell", [])
             assert "eager raises AcceleratorError: CUDA error: an illegal memory access" in again.verdict.reason
             assert "the program itself ended" not in again.verdict.reason
         else:
-            assert (found.verdict.verdict, found.verdict.kind, call.rows[-1].rung) == ("fails", "crash", "<lambda>")
+            assert (shadowed.verdict.verdict, shadowed.verdict.kind, call.rows[-1].rung) == (
+                "fails",
+                "crash",
+                "<lambda>",
+            )
             assert again.verdict.next[0].startswith("graphdbg dump ")
 
 
@@ -852,21 +862,21 @@ def test_an_eager_that_differs_in_its_first_run_alone_is_so_told(tmp_path: Path)
         return x * (9 if len(ran) == 1 else 1)
 
     tuned.register_fake(lambda x: torch.empty_like(x))
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         torch.compile(lambda x: tuned(x) + 1, backend="aot_eager")(torch.ones(4))
-    assert found.verdict.verdict == "nondeterministic" and "the runs after the first agree" in found.summary, (
-        found.summary
+    assert shadowed.verdict.verdict == "nondeterministic" and "the runs after the first agree" in shadowed.summary, (
+        shadowed.summary
     )
 
 
 def test_a_module_without_memory_that_lends_its_form_is_judged(tmp_path: Path) -> None:
     base, given = torch.nn.Linear(4, 4, device="meta"), torch.nn.Linear(4, 4)
     parameters = dict(given.named_parameters())
-    with graphdbg.shadow(tmp_path / "found") as found:
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
         step = torch.compile(lambda p, x: torch.func.functional_call(base, p, (x,)), backend="aot_eager")
         step(parameters, torch.ones(2, 4)).sum().backward()
-    assert found.verdict.verdict == "ok" and not found.notes, (found.summary, found.notes)
-    assert found.summary.startswith("Results, gradients and what is written agree")
+    assert shadowed.verdict.verdict == "ok" and not shadowed.notes, (shadowed.summary, shadowed.notes)
+    assert shadowed.summary.startswith("Results, gradients and what is written agree")
 
 
 @pytest.mark.parametrize("rung", ["eager", "inductor"])
@@ -881,9 +891,9 @@ def test_a_gpu_that_is_too_full_for_another_run_accuses_nobody(rung: str, tmp_pa
     def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         return gm if rung == "eager" else full
 
-    with graphdbg.shadow(tmp_path / "found") as found, contextlib.suppress(torch.OutOfMemoryError):
+    with graphdbg.shadow(tmp_path / "found") as shadowed, contextlib.suppress(torch.OutOfMemoryError):
         torch.compile(step, backend=backend)(torch.ones(12347))
-        tensors = [one for one in gc.get_objects() if type(one) is torch.Tensor and one.shape == (12347,)]
-        assert not any(float(one[0]) == 5.0 for one in tensors)  # what the run had made is not kept
-    assert not found.verdict.failed, found.summary
-    assert "memory is not enough" in found.summary, found.summary
+        tensors = [item for item in gc.get_objects() if type(item) is torch.Tensor and item.shape == (12347,)]
+        assert not any(float(tensor[0]) == 5.0 for tensor in tensors)  # what the run had made is not kept
+    assert not shadowed.verdict.failed, shadowed.summary
+    assert "memory is not enough" in shadowed.summary, shadowed.summary

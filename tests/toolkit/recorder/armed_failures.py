@@ -41,9 +41,9 @@ def tried(folder: Path, kind: str, seed: int, max_time_s: float) -> dict[str, An
     began = time.monotonic()
     trained = run(sys.executable, str(SCRIPTS / "armed_training.py"), kind, str(seed))
     listed = run(*graphdbg, "ls")
-    told = [line for line in (trained.stderr + listed.stderr).splitlines() if line.startswith("graphdbg: ")]
+    messages = [line for line in (trained.stderr + listed.stderr).splitlines() if line.startswith("graphdbg: ")]
     runs = sorted(work.glob("graphdbg-armed-*"))
-    found: dict[str, Any] = {"kind": kind, "seed": seed, "code": trained.returncode, "told": told[:6]}
+    results: dict[str, Any] = {"kind": kind, "seed": seed, "code": trained.returncode, "told": messages[:6]}
     if runs:
         words = (
             "minify",
@@ -59,13 +59,13 @@ def tried(folder: Path, kind: str, seed: int, max_time_s: float) -> dict[str, An
         done = run(*graphdbg, *words)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         last = json.loads(lines[-1]) if lines else {}
-        found |= {key: last.get(key) for key in ("verdict", "layer", "reason", "repro", "nodes")} | {
+        results |= {key: last.get(key) for key in ("verdict", "layer", "reason", "repro", "nodes")} | {
             "failure": last.get("kind")
         }
-        found |= {"minify": done.returncode, "said": "" if last.get("repro") == "shows" else done.stderr[-600:]}
+        results |= {"minify": done.returncode, "said": "" if last.get("repro") == "shows" else done.stderr[-600:]}
     else:
-        found["said"] = (trained.stderr + listed.stderr)[-400:]
-    return {**found, "seconds": round(time.monotonic() - began, 1)}
+        results["said"] = (trained.stderr + listed.stderr)[-400:]
+    return {**results, "seconds": round(time.monotonic() - began, 1)}
 
 
 def main() -> int:
@@ -81,7 +81,7 @@ def main() -> int:
     results = asked.folder.resolve() / "results.jsonl"
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     wanted = [(KINDS[number % 4], number // 4) for number in range(asked.first, asked.count)]
-    missing = [one for one in wanted if one not in {(row["kind"], row["seed"]) for row in done}]
+    missing = [item for item in wanted if item not in {(row["kind"], row["seed"]) for row in done}]
 
     def one(what: tuple[str, int]) -> None:
         try:

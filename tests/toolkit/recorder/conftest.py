@@ -81,6 +81,6 @@ def runner(tmp_path_factory: pytest.TempPathFactory, warm_inductor_cache: Path) 
         if not any(entry.is_dir() for entry in cache.iterdir()):
             ignored = shutil.ignore_patterns(*COMPILER_CACHES, "locks", "lock")
             shutil.copytree(warm_inductor_cache, cache, ignore=ignored, dirs_exist_ok=True)
-        one = Runner(tmp_path_factory.mktemp("recorder"), cache)
-        one.forget()
-        yield one
+        item = Runner(tmp_path_factory.mktemp("recorder"), cache)
+        item.forget()
+        yield item

@@ -79,12 +79,12 @@ def reasons(runs: dict[str, Path]) -> Iterator[str]:
     for backend, run in runs.items():
         for process in why.of_run(graphdbg.open_run(run)).processes:
             counts[backend, "frames left alone"] += len(process.skipped)
-            for one in [one for function in process.functions for one in function.compiles]:
-                counts[backend, "graph breaks"] += len(one.breaks)
-                counts[backend, "compiled again"] += one.kind == "recompile"
-                counts[backend, "failed guards"] += len(one.guards)
-                counts[backend, "restarts"] += len(one.restarts)
-                counts[backend, "sizes became dynamic"] += len(one.became_dynamic)
+            for item in [item for function in process.functions for item in function.compiles]:
+                counts[backend, "graph breaks"] += len(item.breaks)
+                counts[backend, "compiled again"] += item.kind == "recompile"
+                counts[backend, "failed guards"] += len(item.guards)
+                counts[backend, "restarts"] += len(item.restarts)
+                counts[backend, "sizes became dynamic"] += len(item.became_dynamic)
     for kind in sorted({kind for _, kind in counts}):
         yield f"{kind:24}" + "".join(f"{counts[backend, kind]:>18}" for backend in runs)
 

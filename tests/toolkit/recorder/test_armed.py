@@ -65,7 +65,7 @@ def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "text"),
     [
         (lambda p, step: step(), "was written to (version"),
         (lambda p, step: p.data.mul_(2), "without its version counter"),
@@ -73,7 +73,7 @@ def test_a_call_that_raised_is_written_with_its_own_inputs(ring: Armed, monkeypa
         (lambda p, step: None, ""),
     ],
 )
-def test_what_was_written_since_the_call_is_named(ring: Armed, write: Any, told: str) -> None:
+def test_what_was_written_since_the_call_is_named(ring: Armed, write: Any, text: str) -> None:
     model = torch.nn.Linear(300, 300)  # not copied at each call
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     compiled = torch.compile(model, backend="eager")
@@ -81,8 +81,8 @@ def test_what_was_written_since_the_call_is_named(ring: Armed, write: Any, told:
     write(model.weight, optimizer.step)
     saved = saving.save(ring, model, None)
     about = [note for note in saved.notes if "weight" in note]
-    assert [told in note for note in about] == [True] * bool(told), saved.notes
-    assert ("by SGD.step" in about[0]) == (told == "was written to (version") if about else not told
+    assert [text in note for note in about] == [True] * bool(text), saved.notes
+    assert ("by SGD.step" in about[0]) == (text == "was written to (version") if about else not text
 
 
 def test_an_activation_that_is_gone_is_made_again(ring: Armed) -> None:
@@ -136,7 +136,7 @@ def test_a_parameter_that_took_the_place_of_another_is_the_one_that_is_held(ring
         again += before == id(model[0].weight)
         compiled(torch.ones(2, 3))
         assert kept.newest is not None
-        assert any(one is model[0].weight for one in kept.values(kept.newest)), number
+        assert any(value is model[0].weight for value in kept.values(kept.newest)), number
     assert again, "no parameter came to lie where another had been: the test shows nothing"
 
 
@@ -156,7 +156,7 @@ def test_the_ring_is_bounded(ring: Armed, monkeypatch: pytest.MonkeyPatch) -> No
     compiled = torch.compile(many, backend="eager", dynamic=False)
     for number in range(14):
         compiled(torch.ones(3), number + 0.5)
-    size = sum(one.stat().st_size for one in ring.path.rglob("*") if one.is_file())
+    size = sum(path.stat().st_size for path in ring.path.rglob("*") if path.is_file())
     graphs = len(graphdbg.open_run(ring.path).graphs())
     assert size <= 1 << 18 and 1 < graphs < 14
 
@@ -220,8 +220,8 @@ def test_a_ring_that_cannot_be_made_a_run_is_kept(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as full:
         full.setattr(rings.journal.Journal, "event", refused)
         assert rings.recovered() == [] and not list(tmp_path.glob("graphdbg-armed*"))
-    (one,) = rings.recovered()
-    assert one.graph == "0_0/dynamo" and trust.rings() == []
+    (item,) = rings.recovered()
+    assert item.graph == "0_0/dynamo" and trust.rings() == []
 
 
 def test_a_fork_leaves_its_parents_ring_alone(ring: Armed) -> None:
@@ -258,10 +258,10 @@ def test_where_no_ring_can_be_made_the_program_goes_on(
 def test_marks_are_read_as_they_were_written(tmp_path: Path) -> None:
     mark = rings.Mark(tmp_path)
     mark.call(b"0_0/dynamo", 7)
-    one: Any = SimpleNamespace(states={"0_0/dynamo": SimpleNamespace(status="ran")})
-    assert rings._last(one, tmp_path / rings.MARK)[:3] == ("0_0/dynamo", True, "it ran (execution 7)")
+    namespace: Any = SimpleNamespace(states={"0_0/dynamo": SimpleNamespace(status="ran")})
+    assert rings._last(namespace, tmp_path / rings.MARK)[:3] == ("0_0/dynamo", True, "it ran (execution 7)")
     mark.state(rings.BACKWARD)
-    assert rings._last(one, tmp_path / rings.MARK)[1] is False
+    assert rings._last(namespace, tmp_path / rings.MARK)[1] is False
 
 
 def test_a_servers_folder_is_furnished_by_one_thread_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_servers_folder_is_furnished_by_one_thread_at_a_time(tmp_path: Path, m
     monkeypatch.setattr(cache, "known_seed", lambda: seed)
     root = tmp_path / "server"
     (root / "tmp").mkdir(parents=True)
-    server = object.__new__(client._Process)
+    server = object.__new__(client._ServerProcess)
     server.lock, server.root, server.walled, server.furnished = threading.Lock(), root, False, False
     errors: list[BaseException] = []
 

@@ -43,19 +43,19 @@ def test_one_graph_is_as_it_should_be_also_the_second_time() -> None:
 
 
 def test_a_break_is_told_with_its_line_and_reason_and_a_command_that_works(tmp_path) -> None:
-    told = said(compiled(broken), torch.ones(3))
-    assert told.startswith("broken compiled to 1 graph break, not 0; 2 graphs, not 1\n")
-    assert f'test_asserting.py:{broken.__code__.co_firstlineno + 2}: print("here"): ' in told
-    run = told.partition("graphdbg ls ")[2].partition(" --why")[0]
+    reported = said(compiled(broken), torch.ones(3))
+    assert reported.startswith("broken compiled to 1 graph break, not 0; 2 graphs, not 1\n")
+    assert f'test_asserting.py:{broken.__code__.co_firstlineno + 2}: print("here"): ' in reported
+    run = reported.partition("graphdbg ls ")[2].partition(" --why")[0]
     assert len(open_run(run).rows) >= 2
-    assert "if this is intended: breaks=1, graphs=2" in told
+    assert "if this is intended: breaks=1, graphs=2" in reported
     graphdbg.assert_graphs(compiled(broken), torch.ones(3), breaks=1, graphs=2)
 
 
 def test_recompiles_of_later_calls_are_told_with_their_guard() -> None:
     more = [(torch.ones(5),), (torch.ones(7),)]
-    told = said(compiled(sized), torch.ones(3), then=more)
-    assert "1 recompile, not 0" in told and "x.size()[0] was 3, is now 5" in told and "graph," not in told
+    reported = said(compiled(sized), torch.ones(3), then=more)
+    assert "1 recompile, not 0" in reported and "x.size()[0] was 3, is now 5" in reported and "graph," not in reported
     graphdbg.assert_graphs(compiled(sized), torch.ones(3), then=more, recompiles=1)
     graphdbg.assert_graphs(compiled(sized), torch.ones(3), then=more, recompiles=None)
 
@@ -72,9 +72,9 @@ def test_kernels_are_those_of_forward_and_backward_whatever_the_caches_hold(warm
         torch.compile(sized)(x).sum().backward()
 
     for _ in range(2):
-        told = said(step, torch.ones(3, requires_grad=True), as_is=True, kernels=9)
-        assert told.startswith("test_kernels") and "2 kernels, not 9" in told
-        assert " of 0_0/forward" in told and " of 0_0/backward" in told
+        reported = said(step, torch.ones(3, requires_grad=True), as_is=True, kernels=9)
+        assert reported.startswith("test_kernels") and "2 kernels, not 9" in reported
+        assert " of 0_0/forward" in reported and " of 0_0/backward" in reported
 
 
 def test_a_counting_around_it_counts_what_is_compiled_in_it() -> None:

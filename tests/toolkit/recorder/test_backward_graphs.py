@@ -51,9 +51,9 @@ def test_nodes_have_autograd_nodes_hooks_and_lines(run):
 
 def test_show_names_inputs_gradients_and_passes(run, runner):
     done = runner.python("-m", "graphdbg", "show", f"{run.run}/ca0_0/compiled_autograd", "--json")
-    told = json.loads(done.stdout)
-    assert {"kind": "gradient", "of": "3.bias", "index": 0, "name": "grad_3_bias"} in told["outputs"]
-    assert "parameter 1.weight (a view)" in {node.get("role") for node in told["nodes"]}
+    document = json.loads(done.stdout)
+    assert {"kind": "gradient", "of": "3.bias", "index": 0, "name": "grad_3_bias"} in document["outputs"]
+    assert "parameter 1.weight (a view)" in {node.get("role") for node in document["nodes"]}
     text = runner.python("-m", "graphdbg", "show", f"{run.run}/ca0_0/compiled_autograd")
     assert "accumulate_grad_in_eager_order moved" in text.stderr
     assert "clip (eager_backward.py:" in text.stdout.decode()
@@ -75,8 +75,8 @@ def test_it_is_drawn_beside_its_forward(run):
     from graphdbg.toolkit.drawing import picture
 
     forward, backward, links = picture.of(graphdbg.open_run(run.run).graph("ca0_0/compiled_autograd"))
-    made = {node.base for node in forward.graph.nodes}
-    assert {"embedding", "addmm", "native_layer_norm", "square", "mean"} <= made
+    names = {node.base for node in forward.graph.nodes}
+    assert {"embedding", "addmm", "native_layer_norm", "square", "mean"} <= names
     view = picture.side_by_side(forward, backward, links)
     assert links and any("gradient of native_layer_norm" in line for box in view.boxes for line in box.lines)
 

@@ -48,8 +48,8 @@ class _Recording:
 
 
 def _blocks(folder: Path) -> int:
-    found = {path.lstat().st_ino: path.lstat() for path in [folder, *folder.rglob("*")]}
-    return sum(status.st_blocks * 512 for status in found.values())
+    results = {path.lstat().st_ino: path.lstat() for path in [folder, *folder.rglob("*")]}
+    return sum(status.st_blocks * 512 for status in results.values())
 
 
 @pytest.fixture
@@ -112,12 +112,12 @@ def test_two_processes_share_one_limit(run: tuple[RunWriter, ProcessWriter]) -> 
 def test_a_reservation_is_seen_by_the_others(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    one, two = Disk(tmp_path, "a", 100), Disk(tmp_path, "b", 100)
-    assert one.reserve(60)
-    assert not two.reserve(60)
-    assert two.reserve(40)
-    one.set(10)
-    assert two.reserve(50)
+    first, second = Disk(tmp_path, "a", 100), Disk(tmp_path, "b", 100)
+    assert first.reserve(60)
+    assert not second.reserve(60)
+    assert second.reserve(40)
+    first.set(10)
+    assert second.reserve(50)
 
 
 def test_only_is_asked_of_id_function_and_place() -> None:

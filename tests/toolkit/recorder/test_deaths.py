@@ -84,12 +84,12 @@ def test_a_compiler_that_hangs_is_seen_while_it_does_and_after_ctrl_c(runner):
         assert seconds >= 1
         assert "died" not in listed.stderr
         os.killpg(child.pid, signal.SIGINT)
-        rest, told = child.communicate(timeout=60)
+        rest, reported = child.communicate(timeout=60)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
     assert (child.returncode, rest) == (130, "")
-    assert "KeyboardInterrupt" in told
+    assert "KeyboardInterrupt" in reported
     run = graphdbg.open_run(runner.folder / "hang")
     _loads_all(run)
     (ending,) = deaths.endings(run.processes)

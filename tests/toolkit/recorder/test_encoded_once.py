@@ -40,7 +40,7 @@ def test_nodes_of_adopted_graphs_are_encoded_once(tmp_path: Path, monkeypatch: p
     assert amended == ["0_0/inference", "0_0/joint_passed"]
     times, nodes = Counter(map(id, seen)), {id(node): node for node in seen}
     assert {(node.op == "output", times[key]) for key, node in nodes.items()} == {(False, 1), (True, 1), (True, 2)}
-    saved = {one.local_id: one for one in graphdbg.open_run(tmp_path / "run").graphs()}
+    saved = {graph.local_id: graph for graph in graphdbg.open_run(tmp_path / "run").graphs()}
     assert len(saved) == 5
     for local in amended:
         record = saved[local].record

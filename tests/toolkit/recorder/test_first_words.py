@@ -59,8 +59,8 @@ def closing(
 def test_the_next_commands_begin_with_minify_where_something_failed_and_bring_the_users_pass_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: tuple[str, ...], wanted: list[str], module: str
 ) -> None:
-    told = closing(tmp_path, monkeypatch, *events, module=module)
-    assert told[told.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
+    reported = closing(tmp_path, monkeypatch, *events, module=module)
+    assert reported[reported.index("graphdbg: next, try") + 1 :] == [f"  graphdbg {words}" for words in wanted]
 
 
 def test_a_graph_that_waits_for_other_ranks_is_not_minified_alone(
@@ -90,17 +90,17 @@ def test_ls_brings_the_users_operators_back_where_the_user_recorded_them(
 
 
 def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = closing(tmp_path, monkeypatch, name="my run")
-    assert told[-3] == "  graphdbg triage 'my run' --trust"
-    (line,) = [line for line in told if "cannot be saved" in line]
+    reported = closing(tmp_path, monkeypatch, name="my run")
+    assert reported[-3] == "  graphdbg triage 'my run' --trust"
+    (line,) = [line for line in reported if "cannot be saved" in line]
     assert line.startswith("graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) ")
 
 
 def test_each_thing_is_told_once_and_they_are_limited() -> None:
     notes = [{**SETTING, "unsaved": f"setting inductor.{number}"} for number in range(7)] * 2
-    told = summary.unsaved_lines([*notes, {"message": "another"}])
-    assert len(told) == 6
-    assert told[-1] == "graphdbg: and 2 more that cannot be saved; each replay lists its own"
+    reported = summary.unsaved_lines([*notes, {"message": "another"}])
+    assert len(reported) == 6
+    assert reported[-1] == "graphdbg: and 2 more that cannot be saved; each replay lists its own"
 
 
 def test_a_module_that_can_be_imported_is_named() -> None:
@@ -125,13 +125,13 @@ def test_a_module_that_can_be_imported_is_named() -> None:
     ],
 )
 def test_the_function_or_class_is_named(value: Any, what: str) -> None:
-    told: list[dict[str, Any]] = []
-    session: Any = SimpleNamespace(note=lambda message, **fields: told.append(fields))
+    messages: list[dict[str, Any]] = []
+    session: Any = SimpleNamespace(note=lambda message, **fields: messages.append(fields))
     record: Any = SimpleNamespace(
         config={"inductor": {"a": {"opaque": ["x", "x"]}, "b": 1, "trace.log": {"opaque": ["x", "x"]}}}
     )
     note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
-    (note,) = told
+    (note,) = messages
     assert note["unsaved"] == "setting inductor.a"
     assert note["what"] == f"{__name__}.{what}"
     assert (note["module"], Path(note["file"]).name) == (__name__, "test_first_words.py")
@@ -149,9 +149,9 @@ def test_a_recording_names_the_pass_and_the_backend(tmp_path: Path, capsys: pyte
         torch.compile(lambda x: x.sin(), backend=backend)(torch.ones(2))
         torch.compile(lambda x: x.cos(), backend="eager")(torch.ones(2))
     torch.compiler.reset()
-    told = [line for line in capsys.readouterr().err.splitlines() if "saved" in line and "replay" in line]
-    assert ["post_grad_custom_pre_pass" in line for line in told] == [True, False]
-    assert "a replay runs Inductor" in told[1]
+    messages = [line for line in capsys.readouterr().err.splitlines() if "saved" in line and "replay" in line]
+    assert ["post_grad_custom_pre_pass" in line for line in messages] == [True, False]
+    assert "a replay runs Inductor" in messages[1]
 
 
 def test_a_pass_that_an_imported_module_set_is_not_called_lost() -> None:

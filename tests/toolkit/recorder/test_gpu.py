@@ -64,5 +64,5 @@ def test_last_inputs_of_a_killed_gpu_run_equal_what_it_saved(runner, inputs):
     values = [
         value for value in graphdbg.open_run(done.run).graph("0_0/forward").inputs() if isinstance(value, torch.Tensor)
     ]
-    found = [any(one.shape == value.shape and torch.equal(one, value) for one in values) for value in wanted]
-    assert all(found) == (inputs == "last")
+    results = [any(item.shape == value.shape and torch.equal(item, value) for item in values) for value in wanted]
+    assert all(results) == (inputs == "last")

@@ -54,7 +54,7 @@ def test_a_nan_at_step_37_leaves_a_forward_and_a_backward_that_give_it(plain, ba
     seen = run.graph("0_0/forward").inputs_record
     assert (seen.execution, seen.step, seen.reason) == (37, 37, "nan")
     outcome = graphdbg.replay(run.graph("0_0/backward"))
-    assert any(torch.isnan(one).any() for one in outcome.outputs if one is not None)
+    assert any(torch.isnan(output).any() for output in outcome.outputs if output is not None)
     assert outcome.nan == outcome.eager_nan != []
     assert (outcome.verdict.kind, outcome.verdict.fault) == ("nan", "model")
 
@@ -75,19 +75,19 @@ def test_the_report_of_a_replay_says_whose_nan_it_is(runner):
     done = runner.dump("forward", "--when", "nan", "--", NAN, "forward", **AOT)
     assert "NaN first in 0_0/forward (outputs" in done.stderr, done.stderr
     assert _kept(done) >= {("0_0/forward", 37), ("0_0/backward", 37)}
-    told = runner.python("-m", "graphdbg", "replay", "--rung", "nop", "forward/0_0/forward").stdout.decode()
+    reported = runner.python("-m", "graphdbg", "replay", "--rung", "nop", "forward/0_0/forward").stdout.decode()
     assert (
-        "nan        NaN in " in told
-        and "NaN in output" not in told
-        and "eager gives NaN too, so the compiler is not at fault" in told
+        "nan        NaN in " in reported
+        and "NaN in output" not in reported
+        and "eager gives NaN too, so the compiler is not at fault" in reported
     )
 
 
 @pytest.mark.slow
 def test_usual_nan_and_infinite_masks_hide_nothing(runner):
     done = runner.dump("padded", "--when", "nan", "--", NAN, "padded", **AOT)
-    found = [(note["execution"], note["graph"]) for note in _notes(done, "found")]
-    assert found == [(1, "0_0/forward"), (37, "0_0/forward")]
+    results = [(note["execution"], note["graph"]) for note in _notes(done, "found")]
+    assert results == [(1, "0_0/forward"), (37, "0_0/forward")]
     folder = graphdbg.open_run(done.run).graph("0_0/backward").path
     assert {path.name.removesuffix(".gz") for path in folder.glob("inputs*")} == {
         "inputs.json",
@@ -148,12 +148,14 @@ def test_the_last_inputs_survive_kill_9(runner, wrapped, capsys):
     values = [value for value in forward.inputs() if isinstance(value, torch.Tensor)]
     for name, value in wanted.items():
         if name != "y":
-            assert any(value.shape == one.shape and torch.equal(value, one) for one in values), name
+            assert any(value.shape == item.shape and torch.equal(value, item) for item in values), name
     assert any(
         tuple(value.shape) == (16, 8) for value in run.graph("0_0/backward").inputs() if isinstance(value, torch.Tensor)
     )
     replayed = graphdbg.replay(forward, rung="eager").outputs
-    assert any(one is not None and one.shape == wanted["y"].shape and torch.equal(one, wanted["y"]) for one in replayed)
+    assert any(
+        item is not None and item.shape == wanted["y"].shape and torch.equal(item, wanted["y"]) for item in replayed
+    )
 
 
 @pytest.mark.slow
@@ -165,7 +167,7 @@ def test_inputs_are_taken_before_the_graph_writes_into_them(runner):
         saved = graphdbg.open_run(done.run).graph(f"0_0/{stage}")
         assert saved.inputs_record.execution == 5
         for value in wanted:
-            assert any(one.shape == value.shape and torch.equal(one, value) for one in saved.inputs())
+            assert any(tensor.shape == value.shape and torch.equal(tensor, value) for tensor in saved.inputs())
 
 
 @pytest.mark.parametrize(
@@ -176,8 +178,8 @@ def test_when_error_keeps_the_step_that_raised(runner, way, error):
     assert done.code == 1
     assert "hold.py" not in done.stderr and "observe.py" not in done.stderr
     assert _kept(done) == {("0_0/dynamo", 37), ("0_0/forward", 37)}
-    (found,) = _notes(done, "found")
-    assert found["what"] == "error" and error in found["message"]
+    (result,) = _notes(done, "found")
+    assert result["what"] == "error" and error in result["message"]
     assert graphdbg.open_run(done.run).graph("0_0/forward").inputs_record.reason == "error"
 
 

@@ -44,17 +44,17 @@ def _check(run):
 
 def _kill(runner, name, kills, seed, backend):
     runs, progress = _victims(runner, name, kills, seed, backend)
-    started = sum("end 0" in told for told in progress)
+    started = sum("end 0" in item for item in progress)
     assert started <= len(runs) <= len(progress), "each has a run of its own, unless it died before its first graph"
     in_flight = 0
     for run in runs:
         lost = _check(run)
-        told = "".join(deaths.lines(run.processes))
-        assert "ended, and its journal does not say how" in told or not run.processes
+        text = "".join(deaths.lines(run.processes))
+        assert "ended, and its journal does not say how" in text or not run.processes
         assert len(lost) <= 1, "functions are compiled one after the other"
         for compile_name in lost:
             in_flight += 1
-            assert f"last event {compile_name}/" in told
+            assert f"last event {compile_name}/" in text
             at_work = int(compile_name.partition("_")[0])
             assert [f"begin {at_work}"] in [lines[-1:] for lines in progress]
     if in_flight:

@@ -134,20 +134,20 @@ ONE = "import torch; torch.compile(lambda x: x.sin() + 1, backend='aot_eager')(t
 
 def _job(runner, name, count):
     """Tasks of one Slurm step that start at once, without hard links on their file system."""
-    found = []
+    results = []
 
     def task(rank):
         ranks = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NTASKS": "2"}
         paths = {"PYTHONPATH": str(SCRIPTS / "no_links")}
-        found.append(runner.python("-c", ONE, GRAPHDBG=name, **ranks, **paths))
+        results.append(runner.python("-c", ONE, GRAPHDBG=name, **ranks, **paths))
 
     tasks = [threading.Thread(target=task, args=(rank,)) for rank in range(count)]
     for thread in tasks:
         thread.start()
     for thread in tasks:
         thread.join()
-    assert all(done.code == 0 and done.stdout == b"done\n" for done in found), found
-    return found
+    assert all(done.code == 0 and done.stdout == b"done\n" for done in results), results
+    return results
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_tasks_of_slurm_share_a_run_and_the_next_job_has_its_own(runner):
         run = graphdbg.open_run(runner.folder / name)
         assert [process.rank for process in run.processes] == list(range(count))
         assert len(run.graphs()) == 2 * count
-        assert sum("graphdbg: next, try" in one.stderr for one in done) == 1, "rank 0 tells, the others do not"
+        assert sum("graphdbg: next, try" in item.stderr for item in done) == 1, "rank 0 tells, the others do not"
 
 
 def test_names_of_runs_without_a_wrapper(tmp_path):
@@ -191,12 +191,12 @@ def test_two_hosts_with_the_same_process_ids(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "host_name", lambda: "elsewhere")
     there = run.process()
     assert there.name == f"{here.name}_2"
-    found = {p.record.host: p for p in graphdbg.open_run(run.path).processes}
-    assert found["elsewhere"].liveness == "alive"  # asked on that host
+    results = {p.record.host: p for p in graphdbg.open_run(run.path).processes}
+    assert results["elsewhere"].liveness == "alive"  # asked on that host
     monkeypatch.undo()
-    found = {p.record.host: p for p in graphdbg.open_run(run.path).processes}
-    assert found["elsewhere"].liveness == "unknown"
-    (line,) = deaths.lines(list(found.values()))
+    results = {p.record.host: p for p in graphdbg.open_run(run.path).processes}
+    assert results["elsewhere"].liveness == "unknown"
+    (line,) = deaths.lines(list(results.values()))
     assert line.endswith("only their host knows whether they still run (elsewhere)")
 
 
@@ -245,12 +245,12 @@ def test_the_recorder_is_not_loaded_in_inductors_autotuning_process(runner):
 
 def _is_left_alone(done):
     assert done.code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert "torch" in found["modules"]
-    ours = {name for name in found["modules"] if name.startswith("graphdbg")}
+    document = json.loads(done.stdout)
+    assert "torch" in document["modules"]
+    ours = {name for name in document["modules"] if name.startswith("graphdbg")}
     of_import = {"graphdbg", "graphdbg._version", "graphdbg.dumps", "graphdbg.dumps.displayed"}
     assert ours <= of_import | {"graphdbg.toolkit", "graphdbg.toolkit.autoload"}, ours
-    assert found["hooks"] == []
+    assert document["hooks"] == []
 
 
 @pytest.mark.long

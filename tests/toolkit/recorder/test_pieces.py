@@ -67,9 +67,14 @@ def test_stages_of_a_pipeline_are_graphs_of_one_compile(tmp_path: Path, capsys: 
     command(["ls", "run", "--stages"])
     command(["ls", "run"])
     command(["diff", "run/x0_0/inference", "run/x0_0/inference.1"])
-    told = capsys.readouterr().out
-    assert "inference (traced)" in told and "captured" in told and "4 only in A" not in told and "1 only in A" in told
-    (line,) = [line for line in told.splitlines() if line.startswith("x0_0  ")]
+    printed = capsys.readouterr().out
+    assert (
+        "inference (traced)" in printed
+        and "captured" in printed
+        and "4 only in A" not in printed
+        and "1 only in A" in printed
+    )
+    (line,) = [line for line in printed.splitlines() if line.startswith("x0_0  ")]
     assert "inference x2" in line and "trainer, test_pieces.py" in line
 
 
@@ -107,23 +112,25 @@ def test_pieces_in_the_call_order_of_vllm_are_recorded_as_they_are_and_judged(ru
     (whole,) = of_rows(graphdbg.open_run(pieces.run))
     assert (whole.id, whole.worst.status, whole.stages) == ("0_0", "ran", "inference x3")
     seen = [graphdbg.open_run(pieces.run).graph(row.id) for row in rows if row.word == "after_split"]
-    codes = ["".join(one.module().code.split()) for one in seen]
+    codes = ["".join(item.module().code.split()) for item in seen]
     assert len(codes) == 3 and all(code.partition("):")[2] in "".join(plain.stdout.decode().split()) for code in codes)
-    told = graphdbg_says(runner.folder, "triage", "pieces", "--trust", "--json")
-    found = json.loads(told.stdout)
-    of_dynamo = {one["verdict"] for one in found["graphs"] if one["stage"] == "dynamo"}
-    of_inductor = {one["verdict"] for one in found["graphs"] if one["stage"] != "dynamo"}
-    assert (of_dynamo, of_inductor) == ({"cannot_tell"}, {"ok"}), told.stdout + told.stderr  # the run's own backend
-    assert found["verdict"] == "cannot_tell" and "the run's own backend" in found["reason"]
+    reported = graphdbg_says(runner.folder, "triage", "pieces", "--trust", "--json")
+    document = json.loads(reported.stdout)
+    of_dynamo = {graph["verdict"] for graph in document["graphs"] if graph["stage"] == "dynamo"}
+    of_inductor = {graph["verdict"] for graph in document["graphs"] if graph["stage"] != "dynamo"}
+    assert (of_dynamo, of_inductor) == ({"cannot_tell"}, {"ok"}), (
+        reported.stdout + reported.stderr
+    )  # the run's own backend
+    assert document["verdict"] == "cannot_tell" and "the run's own backend" in document["reason"]
 
 
 @pytest.mark.slow
 def test_a_wrong_relu_in_a_piece_is_found(runner) -> None:
     done = runner.dump("bug", "--inputs", "first", "--", str(SCRIPTS / "pieces.py"), "observe", "bug")
     assert b"departs True" in done.stdout, done.stderr
-    found = json.loads(graphdbg_says(runner.folder, "triage", "bug", "--trust", "--json").stdout)
-    assert (found["verdict"], found["kind"], found["layer"]) == ("fails", "wrong_numbers", "inductor")
-    assert "relu" in found["where"]["node"], found["where"]
+    document = json.loads(graphdbg_says(runner.folder, "triage", "bug", "--trust", "--json").stdout)
+    assert (document["verdict"], document["kind"], document["layer"]) == ("fails", "wrong_numbers", "inductor")
+    assert "relu" in document["where"]["node"], document["where"]
 
 
 @pytest.mark.slow
@@ -132,5 +139,7 @@ def test_a_traced_trainer_and_a_package_made_ahead_of_time(runner) -> None:
     assert (done.code, done.stdout) == (0, b"done\n"), done.stderr
     words = {row.word: row.id for row in graphdbg.open_run(done.run).rows if row.word}
     assert words == {"traced": "x0_0/inference", "after_detach": "x0_0/inference.1", "exported": "x2_0/inference"}
-    found = json.loads(graphdbg_says(runner.folder, "triage", "own", "--json").stdout)
-    assert {one["id"]: one["verdict"] for one in found["graphs"]}.items() >= dict.fromkeys(words.values(), "ok").items()
+    document = json.loads(graphdbg_says(runner.folder, "triage", "own", "--json").stdout)
+    assert {graph["id"]: graph["verdict"] for graph in document["graphs"]}.items() >= dict.fromkeys(
+        words.values(), "ok"
+    ).items()

@@ -179,8 +179,8 @@ def test_the_run_knows_its_settings_and_versions(runner, cold):
 
 def test_autocast_is_in_the_ambient_state(cold):
     run = graphdbg.open_run(cold.run)
-    found = [saved.record.ambient.autocast for saved in run.graphs() if saved.stage == "dynamo"]
-    assert {"cpu": "bfloat16"} in found
+    results = [saved.record.ambient.autocast for saved in run.graphs() if saved.stage == "dynamo"]
+    assert {"cpu": "bfloat16"} in results
 
 
 @pytest.mark.slow

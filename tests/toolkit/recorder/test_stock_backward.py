@@ -33,8 +33,8 @@ def test_dynamos_graphs_hold_operators_alone_and_give_the_gradients(run):
     for name, gradients in zip((FIRST, SECOND), printed, strict=True):
         saved = graphdbg.open_run(run.run).graph(name)
         assert not [node.target for node in saved.record.graph.nodes if node.target.startswith("opaque:")]
-        made = saved.module()(*saved.inputs(seed=0))
-        assert sorted(value.sum().item() for value in made) == pytest.approx(gradients, rel=1e-5)
+        result = saved.module()(*saved.inputs(seed=0))
+        assert sorted(value.sum().item() for value in result) == pytest.approx(gradients, rel=1e-5)
 
 
 def test_the_graph_that_aotautograd_made_of_it_is_made_again(run):
@@ -47,17 +47,17 @@ def test_the_graph_that_aotautograd_made_of_it_is_made_again(run):
     recorded = [
         node.target for node in opened.graph("ca0_1_0/inference").record.graph.nodes if node.op == "call_function"
     ]
-    made = [str(node.target) for node in again.module.graph.nodes if node.op == "call_function"]
-    assert made == recorded
+    built = [str(node.target) for node in again.module.graph.nodes if node.op == "call_function"]
+    assert built == recorded
 
 
 def test_nodes_have_their_autograd_nodes_and_compiled_parts_are_inside(run, runner):
     done = runner.python("-m", "graphdbg", "show", f"{run.run}/{FIRST}", "--json", "--full")
-    told = json.loads(done.stdout)
-    nodes = {node["name"]: node for node in told["nodes"]}
+    document = json.loads(done.stdout)
+    nodes = {node["name"]: node for node in document["nodes"]}
     part = [node for name, node in nodes.items() if name.startswith("aot0_")]
     assert part and all(node["autograd_node"] == "CompiledFunctionBackward0 (NodeCall 6)" for node in part), part
-    origins = {node.get("autograd_node", "").partition(" ")[0] for node in told["nodes"]}
+    origins = {node.get("autograd_node", "").partition(" ")[0] for node in document["nodes"]}
     assert {
         "MeanBackward0",
         "PowBackward0",
@@ -65,7 +65,7 @@ def test_nodes_have_their_autograd_nodes_and_compiled_parts_are_inside(run, runn
         "SinBackward0",
         "torch::autograd::AccumulateGrad",
     } <= origins
-    hooks = {hook["hook"].partition(" ")[0]: hook for hook in told["hooks"]}
+    hooks = {hook["hook"].partition(" ")[0]: hook for hook in document["hooks"]}
     assert hooks["__main__.clip"]["operators"] == 1 and hooks["__main__.count"]["operators"] == 0
     assert (
         hooks["__main__.count"]["kind"] == "tensor_pre_hook"
@@ -76,9 +76,9 @@ def test_nodes_have_their_autograd_nodes_and_compiled_parts_are_inside(run, runn
 
 
 def test_why_it_was_captured_again_and_what_became_dynamic(run):
-    told = " ".join(text.render(why.of_run(graphdbg.open_run(run.run))).split())
-    assert told.count("captured again:") == 1
-    assert "captured again: at CompiledFunctionBackward (NodeCall 6), it differs from earlier ones" in told
+    reported = " ".join(text.render(why.of_run(graphdbg.open_run(run.run))).split())
+    assert reported.count("captured again:") == 1
+    assert "captured again: at CompiledFunctionBackward (NodeCall 6), it differs from earlier ones" in reported
 
 
 @pytest.mark.slow

@@ -68,8 +68,8 @@ def test_gradients_that_were_nan_explain_parameters_that_are():
         bad = {0} if number == 2 else CLEAN
         for micro in range(2):  # gradients of two pairs are added up; the second pair is fine
             loop.run(loop.forward)
-            found = loop.run(loop.backward, outputs=bad if micro == 0 else CLEAN)[1]
-            assert (found is not None) == (number == 2 and micro == 0)
+            done = loop.run(loop.backward, outputs=bad if micro == 0 else CLEAN)[1]
+            assert (done is not None) == (number == 2 and micro == 0)
         loop.trouble.step_ended()
     assert loop.run(loop.forward, inputs={1}, outputs={0})[1] is not None  # a step later: that is another one's fault
     loop = Steps()
@@ -105,12 +105,12 @@ def test_nan_from_the_optimizer_is_a_finding_even_after_usual_nan():
 
 def test_nan_that_comes_and_goes_is_bounded():
     loop = Steps()
-    found = 0
+    value = 0
     for _ in range(20):
-        found += loop.run(loop.forward, outputs={0})[1] is not None
+        value += loop.run(loop.forward, outputs={0})[1] is not None
         loop.run(loop.backward)
         loop.step()
-    assert 1 < found <= MOST_FINDINGS
+    assert 1 < value <= MOST_FINDINGS
 
 
 def test_one_exception_is_told_once_however_many_graphs_it_passes():
@@ -154,9 +154,9 @@ def test_a_held_copy_says_what_observe_says(tmp_path):
             copy.take(inputs, execution)
         base += 0  # what comes later must not matter
         got = copy.inputs(sink.put)
-        for one, other in zip(wanted.inputs, got.inputs, strict=True):
-            one.statistics = None
-            assert one == other
+        for item, other in zip(wanted.inputs, got.inputs, strict=True):
+            item.statistics = None
+            assert item == other
         assert (got.execution, got.policy) == (2, "last") and "cpu:" in got.ambient.rng_state
         if path is not None:
             file = held.settled(held.read(path), sink.put)

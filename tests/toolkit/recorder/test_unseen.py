@@ -68,19 +68,19 @@ def dynamo_state() -> object:
 
 
 def test_off_inside_and_as_it_was_in_what_is_theirs() -> None:
-    told: list[object] = []
+    messages: list[object] = []
 
     def theirs() -> None:
-        told.append(dynamo_state())
+        messages.append(dynamo_state())
 
     @unseen
     def inner() -> None:
-        told.append(dynamo_state())
+        messages.append(dynamo_state())
         seen(theirs)
 
     @unseen
     def ours() -> None:
-        told.append(dynamo_state())
+        messages.append(dynamo_state())
         seen(theirs)
         seen(inner)
         with alone():
@@ -92,23 +92,23 @@ def test_off_inside_and_as_it_was_in_what_is_theirs() -> None:
     try:
         with pytest.raises(ValueError, match="ours"):
             ours()
-        told.append(dynamo_state())
+        messages.append(dynamo_state())
     finally:
         torch._C._dynamo.eval_frame.set_eval_frame(before)
-    assert told == [None, False, None, False, None, None, False, False]
+    assert messages == [None, False, None, False, None, None, False, False]
 
 
 def test_each_thread_has_its_own() -> None:
-    told: list[object] = []
+    messages: list[object] = []
 
     @unseen
     def ours() -> None:
-        thread = threading.Thread(target=lambda: told.append(seen(dynamo_state)))
+        thread = threading.Thread(target=lambda: messages.append(seen(dynamo_state)))
         thread.start()
         thread.join()
 
     ours()
-    assert told == [None]
+    assert messages == [None]
 
 
 class Minus(torch.optim.Optimizer):

@@ -61,7 +61,7 @@ def test_a_model(run):
     called = results(forward)
     assert called[:2] == ["loss", "hidden[0]"]
     assert "saved for backward: ids" in called
-    assert any(one.startswith("saved for backward: tanh, test_user_names.py:") for one in called)
+    assert any(item.startswith("saved for backward: tanh, test_user_names.py:") for item in called)
     assert set(results(backward)) >= {"grad of emb.weight", "grad of lin.weight", "grad of lin.bias"}
     assert {"grad of loss", "grad of hidden[0]"} <= set(names.input_names(backward).values())
 

@@ -86,7 +86,7 @@ def test_a_changed_int_and_a_changed_shape_recompile_and_become_dynamic(parent):
     shape = next(item for item in recompiles if item.id == "0_1")
     assert shape.guards[0].of == "0_0"
     assert "size mismatch at index 0. expected 2, actual 3" in shape.guards[0].text
-    assert [(one.source, one.hint) for one in shape.became_dynamic] == [("x.size()[0]", 3)]
+    assert [(item.source, item.hint) for item in shape.became_dynamic] == [("x.size()[0]", 3)]
 
 
 def test_the_recompile_limit_is_told_once(parent):
@@ -122,15 +122,17 @@ def test_threads_nested_compiles_and_resets_are_told_apart(parent):
 
 def test_ranges_and_conditions_of_dynamic_shapes(parent):
     small, large = _function(parent, "open_shape").compiles
-    assert [(one.source, one.hint, one.lower, one.upper) for one in small.symbols] == [("x.size()[0]", 3, 2, 9)]
+    assert [(symbol.source, symbol.hint, symbol.lower, symbol.upper) for symbol in small.symbols] == [
+        ("x.size()[0]", 3, 2, 9)
+    ]
     assert (large.symbols[0].lower, large.symbols[0].upper) == (10, None)
     assert small.conditions and large.guards[0].now == {"x.size()[0]": 20}
 
 
 def test_every_graph_has_a_reason(recorded, parent):
     run = graphdbg.open_run(recorded.run)
-    told = [line.id for function in parent.functions for item in function.compiles for line in item.graphs]
-    assert sorted(told) == sorted(row.id for row in run.rows if row.process == parent.name)
+    messages = [line.id for function in parent.functions for item in function.compiles for line in item.graphs]
+    assert sorted(messages) == sorted(row.id for row in run.rows if row.process == parent.name)
     assert parent.others == [] and parent.known
 
 
@@ -171,7 +173,7 @@ def test_json_has_the_fixed_keys_and_why(recorded, parent, capsys):
     document = json.loads(capsys.readouterr().out)
     assert {"run", "graphs", "why"} <= document.keys()
     assert set(document["graphs"][0]) == {"id", "process", "rank", "stage", "nodes", "status", "error", "seconds"}
-    causes = next(one["causes"] for one in document["why"] if one["name"] == parent.name)
+    causes = next(item["causes"] for item in document["why"] if item["name"] == parent.name)
     assert causes[0]["count"] == 7 and causes[0]["kind"] == "recompile"
 
 

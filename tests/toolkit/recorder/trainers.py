@@ -46,19 +46,19 @@ def row(work: Path, name: str, max_time: int) -> dict[str, Any]:
     graphdbg("import", "import", "--trust", "trace", "-o", "imported")
     compared = graphdbg("diff", "diff", "imported", "run")
     judged = graphdbg("triage", "triage", "run", "--max-time", str(max_time))
-    told = run("fault", *program, "--fault", GRAPHDBG_ARM="1")
+    done = run("fault", *program, "--fault", GRAPHDBG_ARM="1")
     wrong = sorted(work.glob("graphdbg-armed-*"))
-    found: dict[str, Any] = {"trainer": name, "same losses": losses("alone") == losses("dump") == losses("armed")}
+    results: dict[str, Any] = {"trainer": name, "same losses": losses("alone") == losses("dump") == losses("armed")}
     rows = re.findall(r"^(\S+/\w+) +(\d+) / (\d+) +\w+ +(?:\d+ +(\d+) +(\d+))?", compared, re.MULTILINE)
-    found |= {"graphs": len(rows), "equal": sum(a == b and {x, y} <= {"", "0"} for _, a, b, x, y in rows)}
-    found |= {"judged": judged.strip().splitlines()[-1]}
+    results |= {"graphs": len(rows), "equal": sum(a == b and {x, y} <= {"", "0"} for _, a, b, x, y in rows)}
+    results |= {"judged": judged.strip().splitlines()[-1]}
     if wrong:
         words = ("minify", wrong[0].name, "-o", "small", "--max-time", str(max_time), "--json")
         lines = [line for line in graphdbg("minify", *words).splitlines() if line.startswith("{")]
         last = json.loads(lines[-1]) if lines else {}
-        found |= {key: last.get(key) for key in ("verdict", "layer", "repro", "original_nodes", "nodes")}
-        found["relu"] = "relu" in "".join(one.read_text() for one in (work / "small").glob("repro.py"))
-    return {**found, "told": re.findall(r"^graphdbg: .*", told, re.MULTILINE)[:3]}
+        results |= {key: last.get(key) for key in ("verdict", "layer", "repro", "original_nodes", "nodes")}
+        results["relu"] = "relu" in "".join(path.read_text() for path in (work / "small").glob("repro.py"))
+    return {**results, "told": re.findall(r"^graphdbg: .*", done, re.MULTILINE)[:3]}
 
 
 def main() -> int:
@@ -69,11 +69,11 @@ def main() -> int:
     parser.add_argument("--max-time", type=int, default=240)
     asked = parser.parse_args()
     rows = [row(asked.out.resolve() / name, name, asked.max_time) for name in asked.names]
-    for one in rows:
-        print(json.dumps(one))
+    for item in rows:
+        print(json.dumps(item))
     right = [
-        one["same losses"] and one["graphs"] == one["equal"] and one.get("repro") == "shows" and one["relu"]
-        for one in rows
+        item["same losses"] and item["graphs"] == item["equal"] and item.get("repro") == "shows" and item["relu"]
+        for item in rows
     ]
     return int(not all(right))
 

@@ -84,7 +84,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
 
     def spy(stage: str, name: str, *owners: Any) -> None:
-        for owner in {id(one): one for one in owners if hasattr(one, name)}.values():
+        for owner in {id(owner): owner for owner in owners if hasattr(owner, name)}.values():
             usual = getattr(owner, name)
 
             @functools.wraps(usual)
@@ -121,7 +121,7 @@ def test_every_recorded_stage_is_in_the_table(recorded: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "graph", [pytest.param(one, marks=pytest.mark.slow) if one in WHOLE else one for one in ENTERS]
+    "graph", [pytest.param(enter, marks=pytest.mark.slow) if enter in WHOLE else enter for enter in ENTERS]
 )
 def test_without_fusion(recorded: Path, graph: str, ran: Counter[str]) -> None:
     check(recorded, graph, "inductor_nofuse", ran)

@@ -45,7 +45,7 @@ def test_wrong_numbers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphdbg.toolkit.compilers import lazy_tracing
 
     right = lazy_tracing.run_lazy
-    monkeypatch.setattr(lazy_tracing, "run_lazy", lambda key, values: [one + 0.5 for one in right(key, values) or ()])
+    monkeypatch.setattr(lazy_tracing, "run_lazy", lambda key, values: [item + 0.5 for item in right(key, values) or ()])
     outcome = judge(Live(make_fx(lambda x: [x.relu()])(X), [X], INFERENCE), "lazy")
     assert not outcome.ok
     assert outcome.signature is not None

@@ -60,8 +60,8 @@ def test_a_rung_blames_a_layer_that_verdicts_know() -> None:
 
 def test_a_step_of_the_ladder_has_a_row_that_says_what_is_wrong() -> None:
     page = (Path(__file__).parents[3] / "docs" / "concepts" / "rungs.md").read_text(encoding="utf-8")
-    told = page.partition("| the first that fails |")[2]
-    missing = [name for name in NAMES if name not in SIDE and f"| `{name}` |" not in told]
+    reported = page.partition("| the first that fails |")[2]
+    missing = [name for name in NAMES if name not in SIDE and f"| `{name}` |" not in reported]
     assert not missing, f"docs/concepts/rungs.md needs a row under `the first that fails` for {missing}"
 
 
@@ -105,7 +105,7 @@ def test_operators_that_draw_like_kernels(name: str) -> None:
 @pytest.mark.parametrize("name", ["inductor", pytest.param("inductor_nofuse", marks=pytest.mark.slow)])
 def test_dropout_in_a_graph_of_another_backend(name: str) -> None:
     def dropout(x: torch.Tensor) -> list[torch.Tensor]:
-        return [torch.ops.aten.native_dropout.default(one, 0.5, True)[0] for one in layer_norm(x)[:1]]
+        return [torch.ops.aten.native_dropout.default(item, 0.5, True)[0] for item in layer_norm(x)[:1]]
 
     outcome = judge(Live(traced(dropout, X), [X], OTHERS), name)
     assert outcome.text == "ok", outcome

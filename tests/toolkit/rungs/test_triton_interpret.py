@@ -70,7 +70,7 @@ def test_flex_attention_is_a_template_with_the_users_function() -> None:
     caught: list[tuple[torch.fx.GraphModule, list[Any]]] = []
 
     def backend(gm: torch.fx.GraphModule, given: list[Any]) -> Any:
-        caught.append((copy.deepcopy(gm), [one.detach().clone() for one in given]))
+        caught.append((copy.deepcopy(gm), [value.detach().clone() for value in given]))
         return gm.forward
 
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

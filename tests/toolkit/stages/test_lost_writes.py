@@ -41,8 +41,8 @@ def graph_of(*calls: tuple[Any, ...], sources: tuple[fx.Node, ...] = ()) -> fx.G
 )
 def test_a_lost_write_is_told_from_a_wrong_operator(last: tuple[Any, ...], says: str) -> None:
     program = graph_of((torch.neg, 0), (operator.iadd, 2, 1), (torch.sin, 2))
-    made = tuple(node for node in program.graph.nodes if node.op == "call_function")
-    traced = graph_of((aten.neg.default, 0), (aten.add.Tensor, 2, 1), last, sources=made)
+    result = tuple(node for node in program.graph.nodes if node.op == "call_function")
+    traced = graph_of((aten.neg.default, 0), (aten.add.Tensor, 2, 1), last, sources=result)
     seen = Seen(), Seen()
     for gm, hook in zip((program, traced), seen, strict=True):
         run_graph(gm, [torch.arange(4.0), torch.full((4,), 3.0)], hook=hook)

@@ -68,8 +68,8 @@ def test_a_backward_that_is_compiled_late_belongs_to_its_own_part() -> None:
     graphs: list[Any] = [
         SimpleNamespace(process="p", local_id=f"0_0/{name}", stage=name.partition(".")[0], status="ran") for name in ids
     ]
-    found = [[graph and graph.local_id.partition("/")[2] for graph in pair] for pair in pairs(graphs)]
-    assert found == [
+    results = [[graph and graph.local_id.partition("/")[2] for graph in pair] for pair in pairs(graphs)]
+    assert results == [
         ["joint.1", "backward.1", "forward.1"],
         ["backward.1", "post_grad_backward.1", None],
         ["joint", "backward", "forward"],
@@ -101,12 +101,12 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
     subprocess.run([sys.executable, "-m", "graphdbg", "dump", "-o", str(run), str(script)], check=True, cwd=tmp_path)
     with opened(None) as server:
-        found = judge_stages(open_run(run).graphs(), How(), server)
+        result = judge_stages(open_run(run).graphs(), How(), server)
     if not node:
-        assert found is None
+        assert result is None
         return
-    assert found is not None
-    verdict = found[1]
+    assert result is not None
+    verdict = result[1]
     assert (verdict.verdict, verdict.kind, verdict.fault) == ("fails", "wrong_numbers", "custom_pass")
     assert f"Pass in script.py:7 ({hook})" in verdict.reason
     assert verdict.where is not None

@@ -132,7 +132,7 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     kept = list(all_known(open_run(run), [(row.id, row.verdict) for row in triaged.graphs]))
     assert f"/{kept[0]} " in f"{judged.minify} "  # what `minify` of the run takes
     assert judged.where.graph.endswith(kept[1])
-    where = (text + program).splitlines().index(next(one for one in program.splitlines() if WORDS[node] in one)) + 1
+    where = (text + program).splitlines().index(next(line for line in program.splitlines() if WORDS[node] in line)) + 1
     assert judged.where.line == f"script.py:{where}"
 
 

@@ -43,11 +43,11 @@ def test_inputs_are_as_the_node_read_them(tmp_path: Path, server: ForkServer) ->
 @pytest.mark.long
 def test_a_wrong_compiled_value_stands_beside_eagers(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W, **RELU_BUG)
-    found = at_node(graph, "relu", server=server)
-    assert found.exit_code == 1
-    assert found.at["wrong"]["name"] == "relu"
-    assert found.at["value"]["error"] > 0.1 > 1e-5 > found.at["value"]["eager_error"]
-    text = "\n".join(lines(found, "relu", "case", "inductor"))
+    result = at_node(graph, "relu", server=server)
+    assert result.exit_code == 1
+    assert result.at["wrong"]["name"] == "relu"
+    assert result.at["value"]["error"] > 0.1 > 1e-5 > result.at["value"]["eager_error"]
+    text = "\n".join(lines(result, "relu", "case", "inductor"))
     assert "input mm  float32 [4, 8] stride [8, 1]" in text
     assert "wrong here, on right inputs: " in text
     assert text.count("  inductor  min") == 2
@@ -59,19 +59,19 @@ def test_a_wrong_compiled_value_stands_beside_eagers(tmp_path: Path, server: For
 @pytest.mark.long
 def test_without_a_program_eagers_values_are_there(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W, **RELU_BUG | {"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
-    found = at_node(graph, "relu", server=server)
-    assert (found.exit_code, found.outcome.verdict.kind) == (1, "crash")
-    assert list(found.at["value"]["values"]) == ["eager"]
-    assert any(line.startswith("  inductor  no value: ") for line in lines(found, "relu", "case", "inductor"))
+    result = at_node(graph, "relu", server=server)
+    assert (result.exit_code, result.outcome.verdict.kind) == (1, "crash")
+    assert list(result.at["value"]["values"]) == ["eager"]
+    assert any(line.startswith("  inductor  no value: ") for line in lines(result, "relu", "case", "inductor"))
 
 
 def test_the_command_prints_json_and_refuses(tmp_path: Path) -> None:
     path = str(saved(tmp_path / "case", net, X, W).path)
     done = CliRunner().invoke(replay, [path, "--at", "mm", "--rung", "eager", "--json"])
     assert done.exit_code == 0
-    told = json.loads(done.stdout)
-    assert (told["node"], told["target"], told["verdict"]) == ("mm", "aten.mm.default", "ok")
-    assert [one["name"] for one in told["inputs"]] == ["x_1", "w_1"]
+    document = json.loads(done.stdout)
+    assert (document["node"], document["target"], document["verdict"]) == ("mm", "aten.mm.default", "ok")
+    assert [tensor["name"] for tensor in document["inputs"]] == ["x_1", "w_1"]
     with pytest.raises(UsageError, match="has no node 'nm'"):
         CliRunner().invoke(replay, [path, "--at", "nm"], catch_exceptions=False)
     for words in (["--at", "mm", "--values"], ["--values", "--stats"], ["--stats", "--json-lines"]):
@@ -82,7 +82,7 @@ def test_the_command_prints_json_and_refuses(tmp_path: Path) -> None:
 def test_at_a_terminal_a_prompt_in_a_child_has_it_all_at_hand(tmp_path: Path, server: ForkServer) -> None:
     graph = saved(tmp_path / "case", net, X, W)
     person, ours = os.openpty()
-    said, told = b"", list[AtNode]()
+    said, reported = b"", list[AtNode]()
 
     def sit() -> None:
         nonlocal said
@@ -101,11 +101,11 @@ def test_at_a_terminal_a_prompt_in_a_child_has_it_all_at_hand(tmp_path: Path, se
 
     sitting = threading.Thread(target=sit, daemon=True)
     sitting.start()
-    found = at_node(graph, "relu", "eager", server=server, report=told.append, terminal=(ours, ours))
+    result = at_node(graph, "relu", "eager", server=server, report=reported.append, terminal=(ours, ours))
     os.write(ours, b"end")
     sitting.join(20)
     text = said.decode()
-    assert told == [found]
+    assert reported == [result]
     assert "(True, True)" in text
     assert "('made relu GraphModule', torch.Size([4, 8]))" in text
     assert f"('child', {os.getpid()})" not in text and "('child', " in text
@@ -113,7 +113,7 @@ def test_at_a_terminal_a_prompt_in_a_child_has_it_all_at_hand(tmp_path: Path, se
     banner = text.partition(">>>")[0].strip().splitlines()
     assert len(banner) <= 6
     assert banner[0] == "At relu = aten.relu.default(mm)"
-    assert found.exit_code == 0
+    assert result.exit_code == 0
 
 
 def test_a_prompt_that_kills_its_process_ends_the_command_alone(tmp_path: Path, server: ForkServer) -> None:
@@ -121,6 +121,6 @@ def test_a_prompt_that_kills_its_process_ends_the_command_alone(tmp_path: Path, 
     person, ours = os.openpty()
     os.write(person, b"import os; os.kill(os.getpid(), 9)\n")
     began = time.monotonic()
-    found = at_node(graph, "relu", "eager", server=server, terminal=(ours, ours))
-    assert (found.exit_code, found.at["value"]["name"]) == (0, "relu")
+    result = at_node(graph, "relu", "eager", server=server, terminal=(ours, ours))
+    assert (result.exit_code, result.at["value"]["name"]) == (0, "relu")
     assert time.monotonic() - began < 60

@@ -22,9 +22,9 @@ def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypat
     monkeypatch.setattr(ladder, "work_around", interrupted)
     saved = open_run(recorded).graphs()[0]
     verdict = fails("wrong_numbers", "inductor", "it is wrong")
-    found = ladder.eased(saved, server, How(), verdict, 0.1, 60.0, thorough=True)
-    assert (found.verdict, found.reason, found.workaround) == ("fails", "it is wrong", None)
-    assert found.next[-1].endswith("--workaround")
+    result = ladder.eased(saved, server, How(), verdict, 0.1, 60.0, thorough=True)
+    assert (result.verdict, result.reason, result.workaround) == ("fails", "it is wrong", None)
+    assert result.next[-1].endswith("--workaround")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,6 @@ def test_where_stages_parted_the_graph_before_is_eased(
     for module in (ladder, run):
         monkeypatch.setattr(module, "judge_stages", lambda *given, **more: parted)
     monkeypatch.setattr(ladder, "work_around", lambda saved, *given, **more: tried.append(saved.id))
-    found = [ladder.triage(after, server=server), run.triage_run(open_run(recorded), server=server)]
+    results = [ladder.triage(after, server=server), run.triage_run(open_run(recorded), server=server)]
     assert tried == [before.id] * 2
-    assert all(f"/{before.id} --workaround" in triage.verdict.next[-1] for triage in found)
+    assert all(f"/{before.id} --workaround" in triage.verdict.next[-1] for triage in results)

@@ -19,8 +19,8 @@ def _recorded(folder: Path, policy: str) -> Path:
     torch.compiler.reset()
     layer = torch.nn.Linear(3, 3)
     compiled = [
-        torch.compile(one, backend="aot_eager")
-        for one in (lambda x: layer(x).sin(), lambda x: layer(x).sin(), lambda x: layer(x).sin())
+        torch.compile(item, backend="aot_eager")
+        for item in (lambda x: layer(x).sin(), lambda x: layer(x).sin(), lambda x: layer(x).sin())
     ]
     with graphdbg.record(str(folder), inputs=policy):
         for function, requires_grad in zip(compiled, (False, False, True), strict=True):
@@ -30,7 +30,9 @@ def _recorded(folder: Path, policy: str) -> Path:
 
 def test_a_parameter_without_its_bytes_is_synthesised(tmp_path: Path) -> None:
     for policy, real in (("index", False), ("first", True)):
-        graph = next(one for one in open_run(_recorded(tmp_path / policy, policy)).graphs() if one.stage == "dynamo")
+        graph = next(
+            graph for graph in open_run(_recorded(tmp_path / policy, policy)).graphs() if graph.stage == "dynamo"
+        )
         assert (inputs_given(graph) == REAL) is real, inputs_given(graph)
 
 
@@ -43,8 +45,8 @@ def test_the_same_graph_has_the_same_requires_grad(tmp_path: Path) -> None:
 def test_graphs_with_other_numbers_are_others(tmp_path: Path) -> None:
     torch.compiler.reset()
     steps = [
-        torch.compile(one, backend="aot_eager")
-        for one in (lambda x, by: x.sin() * by, lambda x, by: x.sin() * by, lambda x, by: x.sin() * by)
+        torch.compile(item, backend="aot_eager")
+        for item in (lambda x, by: x.sin() * by, lambda x, by: x.sin() * by, lambda x, by: x.sin() * by)
     ]
     with graphdbg.record(str(tmp_path / "run")):
         for function, by in zip(steps, (0.5, 0.5, 0.0), strict=True):

@@ -24,7 +24,7 @@ from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.triage.ladder import Ladder, chosen
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage, rank, run_concluded
-from graphdbg.toolkit.triage.run import _alike, _boundary, _Work, triage_run
+from graphdbg.toolkit.triage.run import _alike, _boundary, _TriageInProgress, triage_run
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.ladder_records import RungResult, Triage, row_of
 from graphdbg.toolkit.verdicts.ladder_words import concluded
@@ -50,23 +50,25 @@ CLIMBED = ["eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"]
     ],
 )
 def test_the_rung_of_a_planted_fault(recorded: Path, server: ForkServer, fault: str, first: str) -> None:
-    found = graphdbg.triage(load_graph(recorded / "0_0/dynamo"), imports=[fault], server=server)
-    assert found.first_failing == first, found
-    assert [row.rung for row in found.rows] == CLIMBED
+    triage = graphdbg.triage(load_graph(recorded / "0_0/dynamo"), imports=[fault], server=server)
+    assert triage.first_failing == first, triage
+    assert [row.rung for row in triage.rows] == CLIMBED
     place = CLIMBED.index(first)
-    for row in found.rows[:place]:
+    for row in triage.rows[:place]:
         assert row.passed or (row.verdict.skipped and row.reason), row
-    assert all(found.row(name).passed for name in CLIMBED[:place])
-    row = found.row(first)
+    assert all(triage.row(name).passed for name in CLIMBED[:place])
+    row = triage.row(first)
     assert row.verdict.kind in ("wrong_numbers", "nan")
-    assert (found.verdict.layer, row.verdict.layer) == (("decomposition" if first == "decomposed" else "inductor"),) * 2
+    assert (triage.verdict.layer, row.verdict.layer) == (
+        ("decomposition" if first == "decomposed" else "inductor"),
+    ) * 2
     assert row.seconds > 0
     assert row.peak_bytes > 0
-    assert all(later.verdict.skipped for later in found.rows[place + 1 :])
-    assert all(later.reason == f"{first} failed (--all runs this rung as well)" for later in found.rows[place + 1 :])
-    assert fault in found.summary
-    assert f"`{first}`" in found.summary
-    assert "recorded inputs" in found.summary
+    assert all(later.verdict.skipped for later in triage.rows[place + 1 :])
+    assert all(later.reason == f"{first} failed (--all runs this rung as well)" for later in triage.rows[place + 1 :])
+    assert fault in triage.summary
+    assert f"`{first}`" in triage.summary
+    assert "recorded inputs" in triage.summary
 
 
 @pytest.mark.long
@@ -75,20 +77,23 @@ def test_an_error_that_a_decomposition_does_not_raise_is_in_its_layer(
 ) -> None:
     celu = "import torch\ntorch.compile(lambda x: torch.nn.functional.celu(x, 0.0))(torch.ones(8))\n"
     saved = load_graph(recorded_script(celu, inputs="first") / "0_0/dynamo")
-    found = graphdbg.triage(saved, rungs=["eager", "decomposed"], server=server)
-    assert (found.verdict.kind, found.verdict.layer) == ("missing_error", "decomposition")
+    triage = graphdbg.triage(saved, rungs=["eager", "decomposed"], server=server)
+    assert (triage.verdict.kind, triage.verdict.layer) == ("missing_error", "decomposition")
 
 
 @pytest.mark.long
 def test_a_run_names_the_boundary_between_its_graphs(recorded: Path, server: ForkServer) -> None:
-    found = triage_run(open_run(recorded), imports=["planted_decomposition"], server=server)
-    assert [(row.id, row.verdict.verdict) for row in found.graphs] == [("0_0/dynamo", "fails"), ("0_0/inference", "ok")]
-    assert found.boundaries == [
+    triage = triage_run(open_run(recorded), imports=["planted_decomposition"], server=server)
+    assert [(row.id, row.verdict.verdict) for row in triage.graphs] == [
+        ("0_0/dynamo", "fails"),
+        ("0_0/inference", "ok"),
+    ]
+    assert triage.boundaries == [
         "0_0/dynamo fails, 0_0/inference is right in itself: "
         "the fault is between the two stages (a decomposition, a joint pass or the partition)."
     ]
-    assert found.ladders[0].first_failing == "decomposed"
-    assert "2 graphs were judged, 1 fail" in found.summary
+    assert triage.ladders[0].first_failing == "decomposed"
+    assert "2 graphs were judged, 1 fail" in triage.summary
 
 
 def test_a_failure_that_further_replays_do_not_show_is_flaky(
@@ -107,25 +112,25 @@ def tanh(x):
 lowerings[torch.ops.aten.tanh.default] = tanh
 """
     )
-    found = triage_run(open_run(recorded), imports=[str(planted)], server=server)
-    assert found.boundaries == ["0_0/dynamo is flaky: it failed in 1 of 3 replays."]
-    assert found.verdict.failed and found.verdict.reason.endswith("; it failed in 1 of 3 replays")
+    triage = triage_run(open_run(recorded), imports=[str(planted)], server=server)
+    assert triage.boundaries == ["0_0/dynamo is flaky: it failed in 1 of 3 replays."]
+    assert triage.verdict.failed and triage.verdict.reason.endswith("; it failed in 1 of 3 replays")
 
 
 def test_a_run_without_time_judges_nothing_and_says_so(recorded: Path) -> None:
     with ForkServer(warm="nothing") as bare:
-        found = triage_run(open_run(recorded), server=bare, max_time_s=0.5)
-    assert [row.verdict.verdict for row in found.graphs] == ["cannot_tell"]
-    assert found.verdict.exit_code == 4
-    assert not found.failed
-    assert "Nothing was judged" in found.summary
-    assert "1 cannot be judged (0_0/dynamo)" in found.summary
+        triage = triage_run(open_run(recorded), server=bare, max_time_s=0.5)
+    assert [row.verdict.verdict for row in triage.graphs] == ["cannot_tell"]
+    assert triage.verdict.exit_code == 4
+    assert not triage.failed
+    assert "Nothing was judged" in triage.summary
+    assert "1 cannot be judged (0_0/dynamo)" in triage.summary
 
 
 def test_the_start_of_a_server_takes_nothing_of_a_runs_time() -> None:
     server: Any = SimpleNamespace(start_s=2.0)  # another's, before
     run: Any = None
-    work = _Work(run, server, How(), 60.0, lambda text: None)
+    work = _TriageInProgress(run, server, How(), 60.0, lambda text: None)
     assert 59.0 < work.left_s() <= 60.0
     server.start_s += 85.0
     assert 144.0 < work.left_s() <= 145.0
@@ -138,9 +143,9 @@ def test_a_run_that_was_interrupted_says_so_first(recorded: Path, monkeypatch: p
 
     monkeypatch.setattr("graphdbg.toolkit.triage.ladder.replay", interrupted)
     with ForkServer(warm="nothing") as bare:
-        found = triage_run(open_run(recorded), server=bare)
-    assert found.interrupted
-    assert found.summary.startswith("Interrupted, so not all was judged. Nothing was judged.")
+        triage = triage_run(open_run(recorded), server=bare)
+    assert triage.interrupted
+    assert triage.summary.startswith("Interrupted, so not all was judged. Nothing was judged.")
 
 
 def test_what_fails_otherwise_without_fusion_is_minified_there(recorded: Path) -> None:
@@ -148,9 +153,9 @@ def test_what_fails_otherwise_without_fusion_is_minified_there(recorded: Path) -
     died = verdict.Verdict("fails", "signal", "compiler", "inductor", "signal in run: SIGSEGV")
     for other, rung in ((WRONG, " --rung inductor_nofuse"), (OK, " --rung inductor_nofuse"), (died, "")):
         rows = [RungResult("eager"), RungResult("inductor_nofuse", died), RungResult("inductor", other)]
-        found = concluded(Triage(rows, "inductor_nofuse", inputs="recorded inputs"), saved)
-        assert found.verdict.next[-1].endswith(f"/inference{rung}")
-        assert found.verdict.next[-1].startswith("graphdbg minify ")
+        conclusion = concluded(Triage(rows, "inductor_nofuse", inputs="recorded inputs"), saved)
+        assert conclusion.verdict.next[-1].endswith(f"/inference{rung}")
+        assert conclusion.verdict.next[-1].startswith("graphdbg minify ")
 
 
 def test_a_signal_that_ends_the_command_is_an_interrupt(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +173,10 @@ def test_a_graph_without_time_is_skipped_and_never_ok(recorded: Path) -> None:
     with ForkServer(warm="nothing") as bare:
         ladder = Ladder(load_graph(recorded / "0_0/dynamo"), bare, How(), max_time_s=0.5)
         rows = [ladder.climb(name, all=True) for name in NAMES]
-        found = ladder.found()
+        result = ladder.found()
     assert all(row.verdict.skipped for row in rows)
-    assert not found.judged
-    assert found.summary.startswith("Nothing was judged: the time was over")
+    assert not result.judged
+    assert result.summary.startswith("Nothing was judged: the time was over")
 
 
 def test_the_command_prints_a_table_a_sentence_and_json(
@@ -196,14 +201,14 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     assert (seen[0]["seed"], seen[0]["limit_s"], seen[0]["imports"]) == (3, 9.0, ("math",))
     assert "`eager` is right, `inductor` is wrong (error 0.03; eager's own 1e-07)" in done.stdout
     assert f"Next: graphdbg bisect {graph}" in done.stdout
-    found = json.loads(CliRunner().invoke(command.triage, [graph, "--json"]).stdout)
-    assert found["first_failing"] == "inductor"
-    assert (found["verdict"], found["layer"], found["where"]["graph"]) == ("fails", "inductor", graph)
-    assert found["next"] == [f"graphdbg bisect {graph}", f"graphdbg minify {graph}"]
-    assert [one.get("signature_id") for one in (found, *found["rows"])] == ["0123abcd", None, "0123abcd"]
+    document = json.loads(CliRunner().invoke(command.triage, [graph, "--json"]).stdout)
+    assert document["first_failing"] == "inductor"
+    assert (document["verdict"], document["layer"], document["where"]["graph"]) == ("fails", "inductor", graph)
+    assert document["next"] == [f"graphdbg bisect {graph}", f"graphdbg minify {graph}"]
+    assert [item.get("signature_id") for item in (document, *document["rows"])] == ["0123abcd", None, "0123abcd"]
     assert done.stdout.startswith("FAILS: wrong numbers (compiler: inductor)\n")
-    assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]
-    assert set(found["rows"][0]) >= {
+    assert [row["rung"] for row in document["rows"]] == ["eager", "inductor"]
+    assert set(document["rows"][0]) >= {
         "rung",
         "verdict",
         "error",
@@ -270,10 +275,10 @@ def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: Fork
         "triton_interpret": RungResult("triton_interpret", verdict.skipped("Triton is not installed")),
     }
     assert ladder.climb("aot_inductor", all=False).verdict.skipped
-    found = ladder.found()
-    assert found.first_failing is None
-    assert "`torchscript` is wrong" in found.summary
-    assert "Not judged for lack of time: aot_inductor" in found.summary
+    result = ladder.found()
+    assert result.first_failing is None
+    assert "`torchscript` is wrong" in result.summary
+    assert "Not judged for lack of time: aot_inductor" in result.summary
 
 
 def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
@@ -326,21 +331,22 @@ def test_what_is_said_of_the_graphs_inside_one(inner: list[GraphRow], layer: Any
 
 def test_a_layer_is_not_claimed_where_no_ladder_was_climbed(recorded: Path) -> None:
     row = GraphRow("inductor", WRONG, id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
-    found = run_concluded(RunTriage([row], [], []), open_run(recorded))
-    assert "there was no time for its ladder" in found.summary and found.verdict.layer is None
+    result = run_concluded(RunTriage([row], [], []), open_run(recorded))
+    assert "there was no time for its ladder" in result.summary and result.verdict.layer is None
 
 
 def test_strides_that_are_as_traced_and_not_eagers_are_told_of_a_run_that_is_right(recorded: Path) -> None:
     note = f"strides of mul are (6, 1), eager's are (1, 5); {AS_TRACED}"
     row = GraphRow("inductor", OK, notes=[note], id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
-    found = run_concluded(RunTriage([row], [], []), open_run(recorded))
+    result = run_concluded(RunTriage([row], [], []), open_run(recorded))
     assert (
-        found.summary.startswith(f"In 0_0/dynamo the {note}: ") and "graphdbg check x/0_0/dynamo" in found.verdict.next
+        result.summary.startswith(f"In 0_0/dynamo the {note}: ")
+        and "graphdbg check x/0_0/dynamo" in result.verdict.next
     )
 
 
 def test_a_hang_is_minified_as_one(recorded: Path) -> None:
     row = RungResult("inductor", verdict.judged(Signature("hang", "compile"), "inductor"))
-    found = concluded(Triage([RungResult("eager", OK), row], "inductor"), load_graph(recorded / "0_0/dynamo"))
-    (minify,) = [step for step in found.verdict.next if step.startswith("graphdbg minify ")]
+    conclusion = concluded(Triage([RungResult("eager", OK), row], "inductor"), load_graph(recorded / "0_0/dynamo"))
+    (minify,) = [step for step in conclusion.verdict.next if step.startswith("graphdbg minify ")]
     assert minify.endswith(" --check hang")

@@ -36,12 +36,12 @@ def test_a_wrong_fake_function_is_the_operator_s_fault(
     recorded_script: Callable[..., Path], server: ForkServer
 ) -> None:
     run = recorded_script(SCRIPT, inputs="first")
-    found = triage(load_graph(run / "0_0/dynamo"), imports=[TRUST], rungs=["eager", "debug_nop"], server=server)
-    assert (found.verdict.fault, found.verdict.layer) == ("custom_op", None)
-    assert first_line(found.verdict) == "FAILS: metadata at turned_default, train.py:11 (custom op)"
-    assert "The fault is in an operator of the run's own: `turned_default` (train.py:11): stride" in found.summary
-    assert "the fake function of faulty::turned is wrong" in found.summary
-    assert found.verdict.next == [f"graphdbg check {found.graph} --trust"]
+    result = triage(load_graph(run / "0_0/dynamo"), imports=[TRUST], rungs=["eager", "debug_nop"], server=server)
+    assert (result.verdict.fault, result.verdict.layer) == ("custom_op", None)
+    assert first_line(result.verdict) == "FAILS: metadata at turned_default, train.py:11 (custom op)"
+    assert "The fault is in an operator of the run's own: `turned_default` (train.py:11): stride" in result.summary
+    assert "the fake function of faulty::turned is wrong" in result.summary
+    assert result.verdict.next == [f"graphdbg check {result.graph} --trust"]
 
 
 def halve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

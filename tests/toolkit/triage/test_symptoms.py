@@ -138,8 +138,11 @@ def test_ranks_that_would_wait_for_each_other_are_not_run(tmp_path, monkeypatch)
 
 def test_the_next_command_shows_how_ranks_differ_where_nothing_fails(parted, monkeypatch):
     monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], verdict=OK))
-    found = triage_symptom(parted, "ranks", "", asked=False, max_time_s=1)
-    assert (found.verdict.exit_code, found.verdict.next[0]) == (0, "graphdbg diff two/0:0_0/forward two/1:0_1/forward")
+    result = triage_symptom(parted, "ranks", "", asked=False, max_time_s=1)
+    assert (result.verdict.exit_code, result.verdict.next[0]) == (
+        0,
+        "graphdbg diff two/0:0_0/forward two/1:0_1/forward",
+    )
 
 
 @pytest.mark.parametrize(("without_s", "fault"), [(0.01, "custom_pass"), (1.0, "compiler")])
@@ -171,13 +174,15 @@ def test_what_was_asked_for_is_in_the_answer_and_another_failure_beside_it(parte
     small = GraphRow("inductor", OK, id="0:0_0/dynamo", stage="dynamo", needed_bytes=3 << 20, eager_bytes=1 << 20)
     monkeypatch.setattr(symptoms, "_runnable", lambda *_: ["1:0_1/forward"])
     monkeypatch.setattr(symptoms, "replay", lambda *_, **__: SimpleNamespace(**_measures(small)))
-    found = triage_symptom(parted, "memory", "asked for", asked=True, max_time_s=1)
-    assert found.verdict.failed == failing
-    assert "3.0 MiB for compile and first run of 1:0_1/forward, 1.0 MiB for eager's own run" in found.summary
+    result = triage_symptom(parted, "memory", "asked for", asked=True, max_time_s=1)
+    assert result.verdict.failed == failing
+    assert "3.0 MiB for compile and first run of 1:0_1/forward, 1.0 MiB for eager's own run" in result.summary
     assert (
-        found.summary.startswith("Looked at: the memory") == found.summary.endswith("Besides: It is wrong.") == failing
+        result.summary.startswith("Looked at: the memory")
+        == result.summary.endswith("Besides: It is wrong.")
+        == failing
     )
-    assert found.summary.count("Looked at: ") == 1
+    assert result.summary.count("Looked at: ") == 1
 
 
 def _measures(row):
@@ -192,8 +197,8 @@ def test_a_run_whose_graphs_need_the_users_own_is_triaged_again_with_what_was_as
     with pytest.raises(SystemExit):
         command(["triage", "two", "--symptom", "memory"])
     captured = capsys.readouterr()
-    told = "without --trust the graphs are compiled without your pass clip: "
-    assert told + "graphdbg triage two --trust --symptom memory" in captured.err
+    text = "without --trust the graphs are compiled without your pass clip: "
+    assert text + "graphdbg triage two --trust --symptom memory" in captured.err
     assert "fidelity" not in captured.out and "seconds" not in captured.out
 
 
@@ -209,20 +214,20 @@ def test_of_an_error_in_the_journal_what_is_told_ends_at_a_word_and_all_of_it_is
     monkeypatch.chdir(tmp_path)
     write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
     run, words = open_run("run"), "RuntimeError: " + "word " * 40
-    found = []
+    results = []
     for error in (words, f"{words}: can't allocate memory"):
         monkeypatch.setattr(run, "rows", [SimpleNamespace(id="0_0/dynamo", status="failed", error=error)])
-        found.append(noticed(run))
-    assert [one.symptom for one in found] == ["crash", "memory"]
-    assert all(one.why.endswith(" word…") for one in found)
+        results.append(noticed(run))
+    assert [item.symptom for item in results] == ["crash", "memory"]
+    assert all(item.why.endswith(" word…") for item in results)
 
 
 def test_a_process_that_ended_at_the_recompile_limit_has_that_symptom(limited, monkeypatch):
-    found = []
+    results = []
     for error in ("FailOnRecompileLimitHit: Hard failure due to fullgraph=True", "KeyError: 3"):
         monkeypatch.setattr(limited.processes[0], "uncaught", error)
-        found.append(noticed(limited).symptom)
-    assert found == ["recompiles", "crash"]
+        results.append(noticed(limited).symptom)
+    assert results == ["recompiles", "crash"]
 
 
 def test_a_nan_of_eagers_own_is_named_where_it_was_asked_for(negative, server):
@@ -236,9 +241,9 @@ def test_a_nan_of_eagers_own_is_named_where_it_was_asked_for(negative, server):
 @pytest.mark.long
 def test_a_healthy_run_is_ok_under_a_symptom_with_what_was_looked_at(recorded, server):
     for symptom in ("memory", "crash", "nan", "recompiles", "slow"):
-        found = _triage(open_run(recorded), symptom, server)
-        assert (found.verdict.verdict, found.symptom) == ("ok", symptom), found.summary
-        assert found.verdict.reason and found.verdict.exit_code == 0
+        result = _triage(open_run(recorded), symptom, server)
+        assert (result.verdict.verdict, result.symptom) == ("ok", symptom), result.summary
+        assert result.verdict.reason and result.verdict.exit_code == 0
 
 
 UNVECTORISED = """
@@ -254,10 +259,10 @@ f(torch.randn(300, 4000))
 
 @pytest.mark.slow
 def test_a_graph_that_is_slower_than_eager_is_named_with_its_line(recorded_script, server):
-    found = _triage(open_run(recorded_script(UNVECTORISED)), "slow", server)
-    assert (found.verdict.verdict, found.verdict.kind, found.verdict.fault) == ("fails", "slow", "compiler")
-    assert found.verdict.where.name == "" and found.verdict.where.line.endswith(":5")
-    assert found.times[0].run_s > found.times[0].eager_s
+    result = _triage(open_run(recorded_script(UNVECTORISED)), "slow", server)
+    assert (result.verdict.verdict, result.verdict.kind, result.verdict.fault) == ("fails", "slow", "compiler")
+    assert result.verdict.where.name == "" and result.verdict.where.line.endswith(":5")
+    assert result.times[0].run_s > result.times[0].eager_s
 
 
 def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_path, server):
@@ -265,9 +270,9 @@ def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_pa
     for process in whole.processes:  # as `graphdbg dump` notes it
         write_exit(process.path, process.record.pid, 1)
     run = open_run(tmp_path / "run")
-    found = noticed(run)
-    assert found.symptom == "crash" and "exit code 1" in found.why
-    judged = triage_symptom(run, *found, asked=False, max_time_s=100, server=server)
+    result = noticed(run)
+    assert result.symptom == "crash" and "exit code 1" in result.why
+    judged = triage_symptom(run, *result, asked=False, max_time_s=100, server=server)
     assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
     assert judged.verdict.reason.endswith("the cause is outside of them, or in a later execution of one")
 
@@ -288,14 +293,14 @@ def test_a_program_that_ended_badly_is_judged_next_where_a_graph_cannot_be(recor
 def test_the_stages_of_a_compile_that_was_ended_from_outside_are_not_compared(tmp_path, monkeypatch, name, asked):
     monkeypatch.chdir(tmp_path)
     write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
-    whole, found = open_run("run"), []
+    whole, result = open_run("run"), []
     end = SimpleNamespace(signal=name, process=whole.processes[0])
     monkeypatch.setattr(screening.deaths, "endings", lambda processes: [end])
-    monkeypatch.setattr(screening, "judge_stages", lambda *_, **__: found.append("run"))
-    work = screening._Work(whole, SimpleNamespace(start_s=0.0), How(), 100, found.append)
+    monkeypatch.setattr(screening, "judge_stages", lambda *_, **__: result.append("run"))
+    work = screening._TriageInProgress(whole, SimpleNamespace(start_s=0.0), How(), 100, result.append)
     (candidate,) = screening.candidates(whole, ())
     candidate.graph.status = "compiling"
-    assert not work._parted(candidate, 1.0) and found == asked
+    assert not work._parted(candidate, 1.0) and result == asked
 
 
 @pytest.mark.parametrize("asked", [False, True])
@@ -304,24 +309,24 @@ def test_where_no_graph_had_time_the_next_command_gives_more(tmp_path, monkeypat
     write_run("run", [graph("x: [4, 2]\ny = aten.relu.default(x) [4, 2]\nreturn y", "0_0/dynamo")])
     unjudged = Verdict("cannot_tell", reason="the time was over", detail=NOT_JUDGED)
     monkeypatch.setattr(symptoms, "triage_run", lambda *_, **__: RunTriage([], [], [], verdict=unjudged))
-    found = triage_symptom(open_run("run"), "wrong", "", asked=asked, max_time_s=100, imports=("myop",))
+    result = triage_symptom(open_run("run"), "wrong", "", asked=asked, max_time_s=100, imports=("myop",))
     flags = " --symptom wrong" * asked
-    assert found.verdict.next == [f"graphdbg triage run --import myop{flags} --max-time 400"]
+    assert result.verdict.next == [f"graphdbg triage run --import myop{flags} --max-time 400"]
 
 
 def test_a_graph_that_eager_refuses_is_left_to_the_whole_program(tmp_path, monkeypatch, server):
     monkeypatch.chdir(tmp_path)
     write_run("run", [graph("x: [4, 2]\ny = torch.softmax(x, 3) [4, 2]\nreturn y", "0_0/dynamo")])
     run = open_run("run")
-    found = [triage_symptom(run, *noticed(run), asked=False, max_time_s=100, server=server)]
-    found.append(triage(run.graphs()[0], server=server))
-    assert [triaged.verdict.next[-1] for triaged in found] == ["graphdbg triage -- python train.py"] * 2
+    results = [triage_symptom(run, *noticed(run), asked=False, max_time_s=100, server=server)]
+    results.append(triage(run.graphs()[0], server=server))
+    assert [triaged.verdict.next[-1] for triaged in results] == ["graphdbg triage -- python train.py"] * 2
 
 
 def test_the_command_takes_the_symptoms_of_the_table():
     from graphdbg.toolkit.commands.triage import triage
 
-    option = next(one for one in triage.params if one.name == "symptom")
+    option = next(param for param in triage.params if param.name == "symptom")
     assert list(option.type.choices) == list(SYMPTOMS)
 
 

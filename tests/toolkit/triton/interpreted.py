@@ -102,11 +102,11 @@ def agree(
 
 def compare(got: Sequence[Any], wanted: Sequence[Any], rtol: float | None = None, atol: float | None = None) -> None:
     """Tensor by tensor, NaN equal to NaN; 8-bit floats by their bits."""
-    for index, (one, other) in enumerate(zip(got, wanted, strict=True)):
+    for index, (item, other) in enumerate(zip(got, wanted, strict=True)):
         if not isinstance(other, torch.Tensor):
             continue
         if other.dtype.itemsize == 1 and other.dtype.is_floating_point:
-            one, other = one.view(torch.uint8), other.view(torch.uint8)
+            item, other = item.view(torch.uint8), other.view(torch.uint8)
         torch.testing.assert_close(
-            one, other, equal_nan=True, rtol=rtol, atol=atol, msg=lambda text, index=index: f"result {index}: {text}"
+            item, other, equal_nan=True, rtol=rtol, atol=atol, msg=lambda text, index=index: f"result {index}: {text}"
         )

@@ -23,64 +23,64 @@ def _replaced(body: str, where: re.Match[str], group: str | int, new: str) -> st
 
 
 def _mask_dropped(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.(?:load|store)\(.*?, (?P<mask>(?:[xyr]0?_?mask)(?: & [xyr]0?_?mask)*)")
-    if not found:
+    result = _sites(body, r"tl\.(?:load|store)\(.*?, (?P<mask>(?:[xyr]0?_?mask)(?: & [xyr]0?_?mask)*)")
+    if not result:
         return None
-    where = choose.choice(found)
+    where = choose.choice(result)
     return _replaced(body, where, "mask", f"({where['mask']}) | True")
 
 
 def _index_shifted(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, _ACCESS.pattern)
-    if not found:
+    result = _sites(body, _ACCESS.pattern)
+    if not result:
         return None
-    where = choose.choice(found)
+    where = choose.choice(result)
     return _replaced(body, where, "index", f"{where['index']} + {choose.choice((1, 2, 7))}")
 
 
 def _stride(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.load\(.*?(?P<stride>\d{2,})\*[xyr]\d")
-    if not found:
+    result = _sites(body, r"tl\.load\(.*?(?P<stride>\d{2,})\*[xyr]\d")
+    if not result:
         return None
-    where = choose.choice(found)
+    where = choose.choice(result)
     return _replaced(body, where, "stride", str(int(where["stride"]) + choose.choice((1, 3))))
 
 
 def _low_precision(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.sum\((?P<what>\w+), ")
-    if not found:
+    result = _sites(body, r"tl\.sum\((?P<what>\w+), ")
+    if not result:
         return None
-    where = choose.choice(found)
+    where = choose.choice(result)
     return _replaced(body, where, "what", f"{where['what']}.to(tl.bfloat16)")
 
 
 def _not_written(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.store\(.*, (?P<mask>xmask)(?= |\))")
+    result = _sites(body, r"tl\.store\(.*, (?P<mask>xmask)(?= |\))")
     return (
-        _replaced(body, choose.choice(found), "mask", f"xmask & (xindex % {choose.choice((2, 3, 5))} == 0)")
-        if found
+        _replaced(body, choose.choice(result), "mask", f"xmask & (xindex % {choose.choice((2, 3, 5))} == 0)")
+        if result
         else None
     )
 
 
 def _one_address(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.store\(\w+ \+ \((?P<index>x\d)\)")
-    return _replaced(body, choose.choice(found), "index", f"xindex % {choose.choice((3, 50, 64))}") if found else None
+    result = _sites(body, r"tl\.store\(\w+ \+ \((?P<index>x\d)\)")
+    return _replaced(body, choose.choice(result), "index", f"xindex % {choose.choice((3, 50, 64))}") if result else None
 
 
 def _identity(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.where\([rx0_mask &]+, \w+, (?P<identity>0|float\(\"-inf\"\))\)")
-    if not found:
+    result = _sites(body, r"tl\.where\([rx0_mask &]+, \w+, (?P<identity>0|float\(\"-inf\"\))\)")
+    if not result:
         return None
-    where = choose.choice(found)
+    where = choose.choice(result)
     return _replaced(body, where, "identity", "1" if where["identity"] == "0" else 'float("inf")')
 
 
 def _cast(body: str, choose: random.Random) -> str | None:
-    found = _sites(body, r"tl\.store\(.*\), (?P<value>tmp\d+),")
-    if not found:
+    result = _sites(body, r"tl\.store\(.*\), (?P<value>tmp\d+),")
+    if not result:
         return None
-    where = choose.choice(found)
+    where = choose.choice(result)
     kind = choose.choice(("tl.int32", "tl.float8e5", "tl.int8"))
     return _replaced(body, where, "value", f"{where['value']}.to({kind}).to(tl.float32)")
 
@@ -101,5 +101,5 @@ MUTATIONS: dict[str, Callable[[str, random.Random], str | None]] = {
 def mutated(source: str, name: str, seed: int) -> str:
     """The source with one fault of that kind; the same where it has no place for it."""
     head, mark, body = source.partition(_BODY)
-    made = MUTATIONS[name](body, random.Random(seed))
-    return source if made is None else head + mark + made
+    s = MUTATIONS[name](body, random.Random(seed))
+    return source if s is None else head + mark + s

@@ -30,8 +30,8 @@ def values(dtype: torch.dtype, low: float = -4.0, high: float = 4.0) -> torch.Te
 
 def pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Each odd value beside each."""
-    one = torch.tensor(ODD, dtype=torch.float64).to(dtype)
-    left, right = torch.meshgrid(one, one, indexing="ij")
+    item = torch.tensor(ODD, dtype=torch.float64).to(dtype)
+    left, right = torch.meshgrid(item, item, indexing="ij")
     return left.reshape(-1).contiguous(), right.reshape(-1).contiguous()
 
 

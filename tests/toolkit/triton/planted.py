@@ -76,11 +76,11 @@ def captured(function: Callable[..., Any], make: Callable[[], Sequence[Any]]) ->
     """The graph of a function without gradients, as Dynamo and AOTAutograd trace it, and inputs of a seed."""
     torch.manual_seed(0)
     inputs = list(make())
-    found: list[tuple[fx.GraphModule, list[Any]]] = []
+    results: list[tuple[fx.GraphModule, list[Any]]] = []
 
     def compiler(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
         def run(*given: Any) -> Any:  # in the graph's order
-            found.append((gm, [one.clone() if isinstance(one, torch.Tensor) else one for one in given]))
+            results.append((gm, [value.clone() if isinstance(value, torch.Tensor) else value for value in given]))
             return gm.forward(*given)
 
         return make_boxed_func(run)
@@ -89,7 +89,7 @@ def captured(function: Callable[..., Any], make: Callable[[], Sequence[Any]]) ->
     backend = aot_autograd(fw_compiler=compiler, decompositions=select_decomp_table())
     with torch.no_grad():
         torch.compile(function, backend=backend, dynamic=False)(*inputs)
-    return *found[0], ReplaySpec("inference")
+    return *results[0], ReplaySpec("inference")
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ WANT = torch.linspace(-2, 2, 1000)
 def test_a_few_roundings_are_right_and_one_far_element_is_wrong() -> None:
     near = WANT * (1 + 4 * torch.finfo(torch.float32).eps)
     assert against_interpreter(OLD, WANT, WANT.clone()).error == 0.0
-    found = against_interpreter(OLD, WANT, near)
-    assert found.ok and 0 < found.error < found.tolerance
+    result = against_interpreter(OLD, WANT, near)
+    assert result.ok and 0 < result.error < result.tolerance
     far = WANT.clone()
     far[500] += 1e-4
-    found = against_interpreter(OLD, WANT, far)
-    assert not found.ok and found.why == "1 of 1000 elements far off"
+    result = against_interpreter(OLD, WANT, far)
+    assert not result.ok and result.why == "1 of 1000 elements far off"
 
 
 HALVES = [(torch.bfloat16, 1, True), (torch.bfloat16, 8, False), (torch.float16, 1, True), (torch.float16, 8, False)]
@@ -69,8 +69,8 @@ def test_noise_is_allowed_where_the_result_itself_moves_as_much() -> None:
     want = torch.full((8,), 1e-9)
     have = want + 3e-10
     assert not against_interpreter(torch.zeros(8), want, have).ok
-    found = against_interpreter(torch.zeros(8), want, have, have + 2e-10)
-    assert found.ok and "rounding" in found.why
+    result = against_interpreter(torch.zeros(8), want, have, have + 2e-10)
+    assert result.ok and "rounding" in result.why
     assert not against_interpreter(torch.zeros(8), want, want + 1e-6, want + 1e-6 + 2e-10).ok
 
 

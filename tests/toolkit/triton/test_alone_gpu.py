@@ -71,7 +71,7 @@ def test_views_of_one_storage_with_offsets_agree(tmp_path: Path, children: ForkS
     base = torch.arange(200, dtype=torch.float32)
     inputs = [base[8:136].view(8, 16).t(), base[72:200].view(8, 16).t()]
     known = _launches(lambda a, b: [a * 2 + b, (a - b).sum(0)], inputs, tmp_path, children)
-    assert known.launches and all(alone(known, one, children, None).ok for one in known.launches)
+    assert known.launches and all(alone(known, launch, children, None).ok for launch in known.launches)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int32])
@@ -100,9 +100,9 @@ def test_an_illegal_access_ends_one_child_and_the_others_go_on(
 ) -> None:
     far = "tl.store(in_out_ptr0 + 4398046511104 + ("
     wild = _with_source(launches, 0, tmp_path / "wild", lambda text: text.replace("tl.store(in_out_ptr0 + (", far))
-    judged = [alone(wild, one, children, None) for one in wild.launches]
+    judged = [alone(wild, launch, children, None) for launch in wild.launches]
     assert "illegal memory access" in judged[0].died and "launch" in judged[0].died
-    assert [one.ok for one in judged] == [False, True, True]
+    assert [item.ok for item in judged] == [False, True, True]
 
 
 @pytest.fixture(scope="module")

@@ -30,14 +30,14 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> Launches:
 
 
 def test_each_launch_is_there_with_what_it_touches(launches: Launches) -> None:
-    assert [(one.kernel, one.call, one.calls, one.grid) for one in launches.launches] == [
+    assert [(launch.kernel, launch.call, launch.calls, launch.grid) for launch in launches.launches] == [
         ("triton_poi_fused_0", 1, 2, (16, 1, 1)),
         ("triton_poi_fused_0", 2, 2, (16, 1, 1)),
         ("triton_per_fused_1", 1, 1, (64, 1, 1)),
     ]
     total = launches.launches[-1]
     assert (total.bytes_read, total.bytes_written, total.flops) == (64 * 63 * 4, 64 * 4, 64 * 63)
-    assert [(one.argument, one.node, bool(one.eager), bool(one.truth)) for one in total.written] == [
+    assert [(item.argument, item.node, bool(item.eager), bool(item.truth)) for item in total.written] == [
         ("out_ptr0", "sum_1", True, True)
     ]
     in_place = launches.launches[0]
@@ -46,10 +46,10 @@ def test_each_launch_is_there_with_what_it_touches(launches: Launches) -> None:
 
 
 def test_the_interpreter_agrees_with_eager(launches: Launches) -> None:
-    judged = [beside_eager(one, launches) for one in launches.launches]
-    assert [row.node for one in judged for row in one.arguments] == ["relu", "relu_1", "sum_1"]
-    assert all(row.eager is not None and 0 < row.eager.error < 1e-6 for one in judged for row in one.arguments)
-    assert all(one.ok for one in judged)
+    judged = [beside_eager(launch, launches) for launch in launches.launches]
+    assert [row.node for item in judged for row in item.arguments] == ["relu", "relu_1", "sum_1"]
+    assert all(row.eager is not None and 0 < row.eager.error < 1e-6 for item in judged for row in item.arguments)
+    assert all(item.ok for item in judged)
 
 
 def test_the_folder_alone_runs_a_kernel_again_to_the_last_bit(launches: Launches) -> None:
@@ -58,8 +58,8 @@ def test_the_folder_alone_runs_a_kernel_again_to_the_last_bit(launches: Launches
     session = Interpretation()
     with pretending(target_of("cuda:90")), session.open():
         session.make(launch.kernel, launches.source(launch)).run(*given, stream=0)
-    after = [launches.tensors.get(one.after or one.before) for one in launch.storages]
-    assert [bytes(storages[place].numpy()) for place in range(len(after))] == [bytes(one) for one in after]
+    after = [launches.tensors.get(storage.after or storage.before) for storage in launch.storages]
+    assert [bytes(storages[place].numpy()) for place in range(len(after))] == [bytes(item) for item in after]
 
 
 def test_arguments_keep_strides_offsets_and_shared_storages(tmp_path: Path) -> None:
@@ -67,12 +67,15 @@ def test_arguments_keep_strides_offsets_and_shared_storages(tmp_path: Path) -> N
     inputs = [base[8:136].view(8, 16).t(), base[72:200].view(8, 16).t()]
     known = saved(lambda a, b: [a * 2 + b], inputs, tmp_path / "launches")
     (launch,) = known.launches
-    views = {name: one for name, one in launch.tensors.items() if name.startswith("in_")}
-    assert len({one.storage for one in views.values()}) == 1
+    views = {name: item for name, item in launch.tensors.items() if name.startswith("in_")}
+    assert len({view.storage for view in views.values()}) == 1
     given, storages = arguments(launch, known, device="cpu")
-    made = {name: value for name, value in zip(launch.passed, given, strict=True) if isinstance(name, str)}
-    assert {made[name].data_ptr() - storages[one.storage].data_ptr() for name, one in views.items()} == {8 * 4, 72 * 4}
-    assert torch.equal(made["in_ptr0"], inputs[0]) and made["in_ptr0"].stride() == inputs[0].stride()
+    built = {name: value for name, value in zip(launch.passed, given, strict=True) if isinstance(name, str)}
+    assert {built[name].data_ptr() - storages[item.storage].data_ptr() for name, item in views.items()} == {
+        8 * 4,
+        72 * 4,
+    }
+    assert torch.equal(built["in_ptr0"], inputs[0]) and built["in_ptr0"].stride() == inputs[0].stride()
 
 
 def test_a_buffer_that_is_filled_and_then_scattered_into_holds_its_node_at_the_end(tmp_path: Path) -> None:
@@ -81,10 +84,10 @@ def test_a_buffer_that_is_filled_and_then_scattered_into_holds_its_node_at_the_e
 
     torch.manual_seed(0)
     known = saved(scattered, [torch.randn(5, 6), torch.randint(0, 8, (5, 6))], tmp_path / "launches")
-    first, last = [one for one in known.launches if any(row.buffer == "buf0" for row in one.written)]
+    first, last = [launch for launch in known.launches if any(row.buffer == "buf0" for row in launch.written)]
     assert [row.node for row in first.written] == [""]
     assert "scatter_add" in [row.node for row in last.written]
-    assert all(beside_eager(one, known).ok for one in known.launches)
+    assert all(beside_eager(launch, known).ok for launch in known.launches)
 
 
 def test_an_input_that_is_written_to_is_compared_with_what_eager_leaves_in_it(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_an_input_that_is_written_to_is_compared_with_what_eager_leaves_in_it(tm
 
     torch.manual_seed(0)
     known = saved(counted, [torch.randn(5, 6), torch.randn(6)], tmp_path / "launches")
-    (row,) = [row for one in known.launches for row in beside_eager(one, known).arguments]
+    (row,) = [row for launch in known.launches for row in beside_eager(launch, known).arguments]
     assert (row.buffer, row.node) == ("seen_1", "seen_1") and row.name.startswith("out_ptr")
     assert row.eager is not None and row.eager.ok and row.eager.error < 1e-6
 
@@ -112,7 +115,7 @@ def test_a_single_wrong_integer_differs_from_eager(tmp_path: Path) -> None:
 def test_the_saved_configuration_is_the_only_one(launches: Launches, tmp_path: Path) -> None:
     launch = launches.launches[0]
     with pretending(target_of("cuda:90")):
-        assert [one.kwargs for one in restricted(_loaded(launches, launch, tmp_path), launch).configs] == [
+        assert [config.kwargs for config in restricted(_loaded(launches, launch, tmp_path), launch).configs] == [
             {"XBLOCK": 256}
         ]
         launch.blocks = {"XBLOCK": 64}  # one that Inductor would not choose
@@ -127,7 +130,7 @@ def _loaded(launches: Launches, launch: Launch, folder: Path) -> Any:
 
 def test_only_what_is_named_is_kept(tmp_path: Path) -> None:
     known = saved(example, example_inputs(), tmp_path / "launches", "triton_per_fused_1")
-    assert [one.folder for one in known.launches] == ["0002_triton_per_fused_1"]
+    assert [launch.folder for launch in known.launches] == ["0002_triton_per_fused_1"]
 
 
 def test_random_values_are_not_compared_with_eager(tmp_path: Path) -> None:
@@ -137,13 +140,13 @@ def test_random_values_are_not_compared_with_eager(tmp_path: Path) -> None:
         return [x + drawn, torch.sin(x)]
 
     known = saved(noisy, [torch.randn(64)], tmp_path / "launches")
-    assert {one.node for launch in known.launches for one in launch.written if one.eager} == {"sin"}
+    assert {item.node for launch in known.launches for item in launch.written if item.eager} == {"sin"}
     assert any("behind random numbers" in note for note in known.index.notes)
 
 
 def test_one_that_is_not_there_is_told_with_those_that_are(launches: Launches) -> None:
-    assert [one.call for one in launches.named("triton_poi_fused_0")] == [1, 2]
-    assert [one.call for one in launches.named("triton_poi_fused_0#2")] == [2]
+    assert [item.call for item in launches.named("triton_poi_fused_0")] == [1, 2]
+    assert [item.call for item in launches.named("triton_poi_fused_0#2")] == [2]
     with pytest.raises(UsageError, match=r"no kernel 'triton_poi_fused_0#3'.*fused_0 \(#1 to #2\), triton_per_fused_1"):
         launches.named("triton_poi_fused_0#3")
 

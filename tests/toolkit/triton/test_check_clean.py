@@ -51,14 +51,14 @@ def hashes(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [one if one in ("chain", "rows") else pytest.param(one, marks=pytest.mark.slow) for one in INPUTS]
+    "name", [item if item in ("chain", "rows") else pytest.param(item, marks=pytest.mark.slow) for item in INPUTS]
 )
 def test_kernels_as_inductor_wrote_them(name: str) -> None:
     from graphdbg.toolkit.kernel_checks.run import checked
 
-    found = checked(Live(*graph(name)), plain=False)
-    assert found.ok and not found.notes, found
-    assert found.launches
+    result = checked(Live(*graph(name)), plain=False)
+    assert result.ok and not result.notes, result
+    assert result.launches
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_kernels_as_inductor_wrote_them(name: str) -> None:
     ],
 )
 def test_no_report(function: Any, inputs: list[Any]) -> None:
-    found = _found(function, *inputs)
-    assert found.ok and not found.notes, found
+    result = _found(function, *inputs)
+    assert result.ok and not result.notes, result
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_no_report(function: Any, inputs: list[Any]) -> None:
     ],
 )
 def test_what_the_graph_itself_does_is_a_note(function: Any, inputs: list[Any], kind: str) -> None:
-    found = _found(function, *inputs)
-    assert found.ok, found
-    assert kind in {one.kind for one in found.notes}
+    result = _found(function, *inputs)
+    assert result.ok, result
+    assert kind in {note.kind for note in result.notes}

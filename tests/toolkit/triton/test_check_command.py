@@ -25,7 +25,7 @@ from .planted import captured, embed
 
 
 def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program() -> None:
-    one = KernelFault(
+    fault = KernelFault(
         "load",
         "triton_poi_fused_index_2",
         4,
@@ -47,8 +47,8 @@ def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program
         ["index", "add_1"],
         [UserLine("model.py:41", "x = self.embed[idx]")],
     )
-    found = CheckedKernels([one], [], 6, [], 9, 3, 1.2, 4.92)
-    assert text(found, "run/0_0/forward").splitlines() == [
+    kernels = CheckedKernels([fault], [], 6, [], 9, 3, 1.2, 4.92)
+    assert text(kernels, "run/0_0/forward").splitlines() == [
         "run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: 1 finding",
         "1 out-of-bounds load   triton_poi_fused_index_2, launch 4, program (17,0,0), lanes 3..31 (29), in 12 programs",
         "    kernel  triton_poi_fused_index_2.py:14   tmp3 = tl.load(in_ptr1 + (tmp2), xmask)",
@@ -64,12 +64,12 @@ def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`right`, and `wrong`, whose indices are beyond its table: eager refuses it, and the kernel reads what is not
     there."""
-    made = tmp_path_factory.mktemp("graphs")
+    result = tmp_path_factory.mktemp("graphs")
     gm, inputs, _ = captured(embed, lambda: [torch.randn(100, 64), torch.randint(0, 100, (31,))])
-    live.save_graph(gm, inputs, made / "right")
-    beyond = [torch.full_like(one, 150) if one.dtype == torch.int64 else one for one in inputs]
-    live.save_graph(gm, beyond, made / "wrong")
-    return made
+    live.save_graph(gm, inputs, result / "right")
+    beyond = [torch.full_like(tensor, 150) if tensor.dtype == torch.int64 else tensor for tensor in inputs]
+    live.save_graph(gm, beyond, result / "wrong")
+    return result
 
 
 def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -79,9 +79,9 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_eager_need_not_run(folder: Path) -> None:
     payload = {"path": str(folder / "wrong"), "seed": 0, "imports": [], "kernel": None}
-    found = msgspec.convert(task(payload), CheckedKernels)
-    assert {one.kind for one in found.findings} == {"load", "assert"}
-    assert any("eager itself fails at node index" in one for one in found.unchecked)
+    result = msgspec.convert(task(payload), CheckedKernels)
+    assert {finding.kind for finding in result.findings} == {"load", "assert"}
+    assert any("eager itself fails at node index" in item for item in result.unchecked)
     with pytest.raises(
         UsageError, match="there is no kernel triton_poi_fused_cos_0: the graph has triton_poi_fused_index_mul_0"
     ):
@@ -99,10 +99,10 @@ def test_without_triton_nothing_starts(folder: Path, monkeypatch: pytest.MonkeyP
 def test_a_graph_whose_indices_are_out_of_its_table(folder: Path) -> None:
     ran = _run(folder, "wrong", "--json")
     assert ran.returncode == 1, ran.stderr
-    found = json.loads(ran.stdout)
-    assert not found["ok"]
-    assert {one["kind"] for one in found["findings"]} == {"load", "assert"}
-    load = next(one for one in found["findings"] if one["kind"] == "load")
+    document = json.loads(ran.stdout)
+    assert not document["ok"]
+    assert {finding["kind"] for finding in document["findings"]} == {"load", "assert"}
+    load = next(finding for finding in document["findings"] if finding["kind"] == "load")
     assert (load["storage"], load["element"], load["shape"]) == (6400, 9600, [100, 64])
     assert load["lines"][0]["code"] == "return w[i] * 2"
 

@@ -15,8 +15,8 @@ from tests.models.triton_graphs import MODELS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("way", ["static", "dynamic"])
 def test_no_report(model: str, way: str) -> None:
-    for graph, found in rows(model, way, ("forward", "backward")):
-        assert not found.findings, (graph.stage, found.findings)
-        assert not found.notes, (graph.stage, found.notes)
-        assert found.ok, (graph.stage, found.verdict)
-        assert found.launches
+    for graph, result in rows(model, way, ("forward", "backward")):
+        assert not result.findings, (graph.stage, result.findings)
+        assert not result.notes, (graph.stage, result.notes)
+        assert result.ok, (graph.stage, result.verdict)
+        assert result.launches

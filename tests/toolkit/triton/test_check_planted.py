@@ -13,7 +13,9 @@ from .planted import FAULTS, Fault
 FAST = ("load past the end", "half is not written", "two programs at one place", "a logarithm of less than nothing")
 
 
-@pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FAULTS])
+@pytest.mark.parametrize(
+    "name", [fault if fault in FAST else pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS]
+)
 def test_a_planted_fault_is_reported_with_its_place(name: str) -> None:
     from graphdbg.toolkit.kernel_checks.run import checked
 
@@ -21,15 +23,15 @@ def test_a_planted_fault_is_reported_with_its_place(name: str) -> None:
     edited: list[bool] = []
 
     def edit(kernel: str, source: str) -> str:
-        made = fault.edit(kernel, source)
-        edited.append(made != source)
-        return made
+        result = fault.edit(kernel, source)
+        edited.append(result != source)
+        return result
 
-    found = checked(Live(*fault.graph()), edit=edit, plain=False)
+    outcome = checked(Live(*fault.graph()), edit=edit, plain=False)
     assert any(edited), "the kernel is no longer what the fault was written for"
-    assert not found.ok
-    one = next(one for one in found.findings if one.kind == fault.kind)
-    assert fault.line in one.text
-    assert one.line > 0
-    assert fault.node in one.nodes
-    assert any(fault.user in line.code and line.place.startswith("planted.py:") for line in one.lines)
+    assert not outcome.ok
+    finding = next(finding for finding in outcome.findings if finding.kind == fault.kind)
+    assert fault.line in finding.text
+    assert finding.line > 0
+    assert fault.node in finding.nodes
+    assert any(fault.user in line.code and line.place.startswith("planted.py:") for line in finding.lines)

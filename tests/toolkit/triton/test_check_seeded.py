@@ -33,11 +33,11 @@ def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], CheckedKerne
     changed: list[str] = []
 
     def edit(kernel: str, source: str) -> str:
-        made = mutated(source, name, seed)
+        result = mutated(source, name, seed)
         changed.extend(
-            new.strip() for old, new in zip(source.splitlines(), made.splitlines(), strict=True) if old != new
+            new.strip() for old, new in zip(source.splitlines(), result.splitlines(), strict=True) if old != new
         )
-        return made
+        return result
 
     return changed, checked(Live(*case), edit=edit, plain=False)
 
@@ -47,15 +47,15 @@ def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], CheckedKerne
     [case if case[0] in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
 )
 def test_a_seeded_fault_is_reported_at_its_line(name: str, graph_name: str, seed: int, kinds: tuple[str, ...]) -> None:
-    changed, found = _checked(graph(graph_name), name, seed)
+    changed, result = _checked(graph(graph_name), name, seed)
     assert changed, "there was no place for it"
-    here = [one for one in found.findings if one.kind in kinds]
-    assert here, found
-    assert all(one.nodes and one.line > 0 and one.kernel for one in here)
+    here = [finding for finding in result.findings if finding.kind in kinds]
+    assert here, result
+    assert all(item.nodes and item.line > 0 and item.kernel for item in here)
     if kinds != ("values",):
-        assert any(one.text in changed for one in here)
+        assert any(item.text in changed for item in here)
     else:
-        assert all("tl.store(" in one.text and one.node in one.nodes for one in here)
+        assert all("tl.store(" in item.text and item.node in item.nodes for item in here)
 
 
 @pytest.mark.slow
@@ -63,13 +63,13 @@ def test_a_seeded_fault_is_reported_at_its_line(name: str, graph_name: str, seed
 def test_every_mutation_that_matters_is_reported(graph_name: str) -> None:
     """One that leaves every number as it was, and touches no memory that it must not, is no fault: few are such."""
     case = graph(graph_name)
-    told = silent = 0
+    value = silent = 0
     for name in MUTATIONS:
         for seed in range(3):
-            changed, found = _checked(case, name, seed)
+            changed, result = _checked(case, name, seed)
             if not changed:
                 continue
-            told, silent = told + (not found.ok), silent + found.ok
-            assert not found.wrong and not found.cannot, (name, seed, changed, found)
-            assert found.ok == (found.verdict == "ok" and not found.findings)
-    assert told and silent <= 4, (told, silent)
+            value, silent = value + (not result.ok), silent + result.ok
+            assert not result.wrong and not result.cannot, (name, seed, changed, result)
+            assert result.ok == (result.verdict == "ok" and not result.findings)
+    assert value and silent <= 4, (value, silent)

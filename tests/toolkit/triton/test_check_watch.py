@@ -50,7 +50,7 @@ def checked(
         launch.memory = Memory(checking.before(launch))
         launching.run(function, arguments, set(constants), launch.grid, launch.memory, {})
         checking.after(launch)
-    return {one.kind: one for one in reversed(checking.findings())}
+    return {finding.kind: finding for finding in reversed(checking.findings())}
 
 
 @triton.jit
@@ -105,9 +105,9 @@ def overflowing(x, y, TIMES: tl.constexpr):
 
 
 def test_a_value_that_another_program_wrote() -> None:
-    found = checked(neighbour, 4, torch.zeros(4), torch.zeros(4))
-    assert set(found) == {"read-write"}
-    assert "(at + 3) % 4" in found["read-write"].text
+    result = checked(neighbour, 4, torch.zeros(4), torch.zeros(4))
+    assert set(result) == {"read-write"}
+    assert "(at + 3) % 4" in result["read-write"].text
     assert not checked(neighbour, 1, torch.zeros(4), torch.zeros(4))
 
 
@@ -117,14 +117,14 @@ def test_what_atomics_order_is_no_race() -> None:
 
 
 def test_one_value_by_all_is_a_note() -> None:
-    found = checked(same, 4, torch.zeros(1))
-    assert found["write-write"].note
-    assert found["write-write"].programs == 3
+    result = checked(same, 4, torch.zeros(1))
+    assert result["write-write"].note
+    assert result["write-write"].programs == 3
 
 
 def test_two_lanes_of_one_store() -> None:
-    found = checked(lanes, 1, torch.zeros(4))
-    assert (found["lanes"].first_lane, found["lanes"].lanes) == (0, 4)
+    result = checked(lanes, 1, torch.zeros(4))
+    assert (result["lanes"].first_lane, result["lanes"].lanes) == (0, 4)
 
 
 def test_memory_that_nothing_wrote_is_known_by_bytes() -> None:
@@ -136,9 +136,9 @@ def test_memory_that_nothing_wrote_is_known_by_bytes() -> None:
 
 
 def test_accesses_beyond_the_end_do_not_stop_the_run() -> None:
-    found = checked(copied, 1, torch.zeros(8), torch.zeros(6), N=8)
-    assert set(found) == {"store"}
-    assert (found["store"].element, found["store"].storage, found["store"].lanes) == (6, 6, 2)
+    result = checked(copied, 1, torch.zeros(8), torch.zeros(6), N=8)
+    assert set(result) == {"store"}
+    assert (result["store"].element, result["store"].storage, result["store"].lanes) == (6, 6, 2)
 
 
 def test_a_nan_that_no_lane_keeps_is_not_born() -> None:
@@ -151,6 +151,6 @@ def test_a_nan_that_no_lane_keeps_is_not_born() -> None:
 
 
 def test_an_overflow_counts_where_it_reaches_an_address() -> None:
-    found = checked(overflowing, 1, torch.zeros(4), torch.zeros(4), TIMES=1 << 30)
-    assert set(found) - {"load"} == {"overflow"}
+    result = checked(overflowing, 1, torch.zeros(4), torch.zeros(4), TIMES=1 << 30)
+    assert set(result) - {"load"} == {"overflow"}
     assert not checked(overflowing, 1, torch.zeros(4), torch.zeros(4), TIMES=1 << 20)

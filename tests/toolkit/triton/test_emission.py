@@ -60,11 +60,11 @@ def emitted(case: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_kernel_has_every_form(emitted: Path) -> None:
-    told = json.loads((emitted / "compile.json").read_text())
-    (part,) = told["parts"]
+    document = json.loads((emitted / "compile.json").read_text())
+    (part,) = document["parts"]
     kernels = {row["name"] for row in part["kernels"] if row["kind"] == "Triton"}
     assert len(kernels) == 2 and {row["name"] for row in part["compiled"]} == kernels
-    assert told["target"] == "cuda:90 (H100, 132 SMs)" and "sm_90" in told["assembler"]
+    assert document["target"] == "cuda:90 (H100, 132 SMs)" and "sm_90" in document["assembler"]
     for row in part["compiled"]:
         assert row["error"] == "" and row["registers"] > 0 and row["spill_stores"] == 0, row
         folder = emitted / part["part"] / "triton"
@@ -76,16 +76,18 @@ def test_every_kernel_has_every_form(emitted: Path) -> None:
         assert "ptx_kernel" in (folder / row["files"]["llir"]).read_text()
         assert (folder / row["files"]["cubin"]).read_bytes()[:4] == b"\x7fELF"
     sources = list((emitted / part["part"] / "kernels").glob("triton_*.py"))
-    assert len(sources) == 2 and all("DeviceProperties(type='cuda', index=0" in one.read_text() for one in sources)
+    assert len(sources) == 2 and all(
+        "DeviceProperties(type='cuda', index=0" in source.read_text() for source in sources
+    )
 
 
 def test_registers_are_those_of_the_machine_code(emitted: Path) -> None:
     """The number in the table is the one that the machine code asks a GPU for: `.nv.info` of the ELF says the same."""
     from triton import knobs
 
-    told = json.loads((emitted / "compile.json").read_text())
-    row = told["parts"][0]["compiled"][0]
-    cubin = emitted / told["parts"][0]["part"] / "triton" / row["files"]["cubin"]
+    document = json.loads((emitted / "compile.json").read_text())
+    row = document["parts"][0]["compiled"][0]
+    cubin = emitted / document["parts"][0]["part"] / "triton" / row["files"]["cubin"]
     said = subprocess.check_output([knobs.nvidia.cuobjdump.path, "-res-usage", str(cubin)], text=True, timeout=60)
     assert re.search(r"REG:(\d+)", said), said
     assert int(re.search(r"REG:(\d+)", said).group(1)) == row["registers"]  # type: ignore[union-attr]
@@ -114,9 +116,9 @@ SOURCE = (
 
 
 def test_sources_are_compared_without_what_names_a_machine() -> None:
-    (one,) = triton_sources(SOURCE).values()
-    assert same_source(one, one.replace("'AB'", "'CD'").replace("/a/b.py", "/c.py"))
-    assert not same_source(one, one.replace("'n': 1", "'n': 2"))
+    (item,) = triton_sources(SOURCE).values()
+    assert same_source(item, item.replace("'AB'", "'CD'").replace("/a/b.py", "/c.py"))
+    assert not same_source(item, item.replace("'n': 1", "'n': 2"))
 
 
 @pytest.mark.slow
@@ -130,7 +132,7 @@ def test_a_graph_of_dynamo_gives_both_halves(tmp_path: Path, capsys: pytest.Capt
     inputs = [torch.randn(16, 32), torch.randn(32, 8, requires_grad=True)]
     graphdbg.save_graph(graph, inputs, tmp_path / "case", stage="dynamo")
     assert command(["compile", str(tmp_path / "case"), "--emit", "ptx", "--target", "cuda:90", "--json", "--full"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    made = {part["part"]: part["compiled"] for part in told["parts"] if part["compiled"]}
-    assert set(made) == {"forward", "backward"}
-    assert all(row["registers"] for rows in made.values() for row in rows)
+    document = json.loads(capsys.readouterr().out)
+    built = {part["part"]: part["compiled"] for part in document["parts"] if part["compiled"]}
+    assert set(built) == {"forward", "backward"}
+    assert all(row["registers"] for rows in built.values() for row in rows)

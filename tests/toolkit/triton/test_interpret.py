@@ -260,10 +260,14 @@ FAST = (
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
+@pytest.mark.parametrize(
+    "name", [item if item in FAST else pytest.param(item, marks=pytest.mark.slow) for item in CASES]
+)
 def test_kernels_compute_what_eager_does(name: str) -> None:
     function, inputs, settings, holds = CASES[name]
-    halves = any(isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) for one in inputs)
+    halves = any(
+        isinstance(tensor, torch.Tensor) and tensor.dtype in (torch.float16, torch.bfloat16) for tensor in inputs
+    )
     loose = {"rtol": 2e-2, "atol": 1e-2} if halves else {"rtol": 1e-4, "atol": 2e-5}
     seen = agree(function, *inputs, **loose, **settings)
     assert holds in seen.sources, seen.sources

@@ -37,13 +37,13 @@ def rows(dtype: torch.dtype) -> Iterator[tuple[str, Any, tuple[torch.Tensor, ...
 @pytest.mark.long
 def test_every_operation_in_one_kernel_is_eagers() -> None:
     for chosen in (FLOATS, PAIRS):
-        found = [(name, function) for name, function, _ in rows(torch.float32) if name in chosen]
+        results = [(name, function) for name, function, _ in rows(torch.float32) if name in chosen]
         given = values(torch.float32), *pairs(torch.float32)
         operands = 1 if chosen is FLOATS else 2
 
-        def together(*inputs: torch.Tensor, found: Any = found) -> list[torch.Tensor]:
-            made = [function(*inputs) for _, function in found]
-            return [one for row in made for one in (row if isinstance(row, list) else [row])]
+        def together(*inputs: torch.Tensor, results: Any = results) -> list[torch.Tensor]:
+            built = [function(*inputs) for _, function in results]
+            return [item for row in built for item in (row if isinstance(row, list) else [row])]
 
         agree(together, *(given[:1] if operands == 1 else given[1:]))
 
@@ -67,7 +67,7 @@ def test_an_operation_with_inputs_of_its_own_is_eagers(name: str) -> None:
 
 
 def test_no_operation_is_left_out() -> None:
-    own = {name for one in TritonKernelOverrides.__mro__ if one.__name__.startswith("Triton") for name in vars(one)}
+    own = {name for item in TritonKernelOverrides.__mro__ if item.__name__.startswith("Triton") for name in vars(item)}
     asked = {name for name in own | set(vars(OpsHandler)) if not name.startswith("_")}
     missing = asked - set(FLOATS) - set(PAIRS) - set(OTHERS) - set(ELSEWHERE)
     assert not missing, f"Inductor writes operations into Triton code that no row tries: {', '.join(sorted(missing))}"
@@ -93,13 +93,13 @@ def symbols() -> dict[str, list[str]]:
     """Function of Triton's library -> its symbols."""
     tree = ast.parse((Path(triton.__file__).parent / "language" / "extra" / "cuda" / "libdevice.py").read_text())
     return {
-        one.name: [
+        item.name: [
             node.value
-            for node in ast.walk(one)
+            for node in ast.walk(item)
             if isinstance(node, ast.Constant) and str(node.value).startswith("__nv")
         ]
-        for one in tree.body
-        if isinstance(one, ast.FunctionDef)
+        for item in tree.body
+        if isinstance(item, ast.FunctionDef)
     }
 
 

@@ -30,20 +30,20 @@ OWN = {
 
 @pytest.mark.parametrize("kind", OWN)
 def test_attention_of_a_gpu_is_attention(kind: str) -> None:
-    given = [one.clone().requires_grad_() for one in (Q, K, V)]
+    given = [item.clone().requires_grad_() for item in (Q, K, V)]
     mask = torch.ones(8, 8, dtype=torch.bool).tril()
     bias = torch.zeros(8, 8).masked_fill(~mask, -torch.inf) + (0 if kind == "flash" else BIAS)
     wanted = scaled_dot_product_attention(*given, attn_mask=bias)
     gradients = torch.autograd.grad(wanted, given, G)
     forward: Any = getattr(aten, f"_scaled_dot_product_{kind}_attention").default
     backward: Any = getattr(aten, f"_scaled_dot_product_{kind}_attention_backward").default
-    made = called(forward, OWN[kind], {})
-    assert len(made) == len(forward._schema.returns)
-    compare([made[0]], [wanted.detach()], 1e-5, 1e-5)
-    saved = {"out": made[0], "logsumexp": made[1], "dropout_p": 0.0, "is_causal": True}
+    result = called(forward, OWN[kind], {})
+    assert len(result) == len(forward._schema.returns)
+    compare([result[0]], [wanted.detach()], 1e-5, 1e-5)
+    saved = {"out": result[0], "logsumexp": result[1], "dropout_p": 0.0, "is_causal": True}
     saved |= {"attn_bias": None if kind == "flash" else BIAS, "grad_input_mask": [True] * 4}
     saved |= {"max_q": 8, "max_k": 8, "grad_out": G, "grad_out_": G, "query": Q, "key": K, "value": V}
-    names = [one.name for one in backward._schema.arguments if not one.kwarg_only]
+    names = [argument.name for argument in backward._schema.arguments if not argument.kwarg_only]
     compare(list(called(backward, [saved.get(name) for name in names], {}))[:3], list(gradients), 1e-4, 1e-5)
 
 
@@ -57,9 +57,9 @@ def test_a_kernel_behind_such_an_operator_runs() -> None:
 
 def test_dropout_is_the_same_for_eager_and_for_kernels() -> None:
     """A kernel that reads attention with dropout is judged: both draw what `gpu_only` draws."""
-    one, other = (called(aten._scaled_dot_product_flash_attention.default, (Q, K, V, 0.5), {})[0] for _ in range(2))
-    assert torch.equal(one, other)
-    assert not torch.allclose(one, called(aten._scaled_dot_product_flash_attention.default, (Q, K, V), {})[0])
+    item, other = (called(aten._scaled_dot_product_flash_attention.default, (Q, K, V, 0.5), {})[0] for _ in range(2))
+    assert torch.equal(item, other)
+    assert not torch.allclose(item, called(aten._scaled_dot_product_flash_attention.default, (Q, K, V), {})[0])
 
 
 def test_what_nothing_stands_for_is_refused_by_name() -> None:
@@ -70,12 +70,12 @@ def test_what_nothing_stands_for_is_refused_by_name() -> None:
 
 def test_each_finds_its_arguments_among_those_of_its_operator() -> None:
     for name in KERNELS:
-        there = {one.name for one in getattr(aten, name).default._schema.arguments}
+        there = {argument.name for argument in getattr(aten, name).default._schema.arguments}
         if "attention" in name:
             assert {"query", "key", "value", "dropout_p", "is_causal", "scale"} <= there, name
             assert ("flash" in name) == ("attn_bias" not in there), name
             assert name.endswith("backward") == bool({"grad_out", "grad_out_"} & there and "out" in there), name
-    names = {name: [one.name for one in getattr(aten, name).default._schema.arguments] for name in KERNELS}
+    names = {name: [argument.name for argument in getattr(aten, name).default._schema.arguments] for name in KERNELS}
     assert names["cudnn_batch_norm"] == [
         "input",
         "weight",

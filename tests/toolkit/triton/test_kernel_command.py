@@ -82,7 +82,7 @@ def test_saving_needs_no_gpu_and_says_what_to_do_next(
     captured = capsys.readouterr()
     assert f"graphdbg kernel {folder} --all --trust" in captured.err
     known = open_launches(folder)
-    assert [one.kernel for one in known.launches] == ["triton_per_fused_1"]
+    assert [launch.kernel for launch in known.launches] == ["triton_per_fused_1"]
     assert (known.index.target, known.index.graph) == ("cuda:80", str(case))
     assert "cc=80" in known.source(known.launches[0])
 

@@ -14,9 +14,11 @@ from torch.utils import _pytree as pytree
 from tests.models.compile_models import MODELS
 
 
-def _loss(made: object) -> torch.Tensor:
-    leaves = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor) and one.is_floating_point()]
-    return torch.stack([one.float().square().mean() for one in leaves]).sum()
+def _loss(result: object) -> torch.Tensor:
+    leaves = [
+        leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+    ]
+    return torch.stack([leaf.float().square().mean() for leaf in leaves]).sum()
 
 
 def _cast(value: object, dtype: torch.dtype | None) -> object:
@@ -38,7 +40,7 @@ def _main(name: str, variant: str) -> None:
     rate = 1e-3
     optimizer = torch.optim.SGD(model.parameters(), rate) if dtype else torch.optim.AdamW(model.parameters(), rate)
     for size in (6, 8, 9) if variant == "dynamic" else (6, 6, 6) if dtype else (6, 6):
-        given = pytree.tree_map(lambda one: _cast(one, dtype), entry.make(size)[1])
+        given = pytree.tree_map(lambda item: _cast(item, dtype), entry.make(size)[1])
         with torch.autocast("cpu", torch.bfloat16, enabled=variant == "bf16"):
             loss = _loss(compiled(*given))
         loss.backward()

@@ -219,7 +219,7 @@ def func_gradient() -> None:
 
 def per_sample_gradients() -> None:
     layer = torch.nn.Linear(4, 2)
-    given = {name: one.detach() for name, one in layer.named_parameters()}
+    given = {name: item.detach() for name, item in layer.named_parameters()}
 
     def loss(weights: dict[str, Tensor], x: Tensor) -> Tensor:
         return torch.func.functional_call(layer, weights, (x,)).square().sum()

@@ -18,10 +18,12 @@ def _main(name: str) -> None:
     function, calls, train = PROGRAMS[name]()
     compiled = torch.compile(function)
     for arguments in calls:
-        made = compiled(*arguments)
+        result = compiled(*arguments)
         if train:
-            parts = [one for one in pytree.tree_leaves(made) if isinstance(one, torch.Tensor) and one.requires_grad]
-            torch.stack([one.float().square().mean() for one in parts]).sum().backward()
+            parts = [
+                leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+            ]
+            torch.stack([part.float().square().mean() for part in parts]).sum().backward()
 
 
 if __name__ == "__main__":

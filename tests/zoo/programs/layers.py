@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 
 def _train(model: Callable[..., Any], *arguments: Any) -> None:
-    made = torch.compile(model)(*arguments)
-    parts = [one for one in (made if isinstance(made, tuple) else (made,)) if one.requires_grad]
-    torch.stack([one.square().mean() for one in parts]).sum().backward()
+    compiled = torch.compile(model)(*arguments)
+    parts = [item for item in (compiled if isinstance(compiled, tuple) else (compiled,)) if item.requires_grad]
+    torch.stack([part.square().mean() for part in parts]).sum().backward()
 
 
 def conv1d_dilated() -> None:
@@ -96,8 +96,8 @@ def lstm_cell() -> None:
 
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             h = c = x.new_zeros(x.shape[1], 6)
-            for one in x:
-                h, c = self.cell(one, (h, c))
+            for item in x:
+                h, c = self.cell(item, (h, c))
             return h, c
 
     _train(Steps(), torch.randn(3, 2, 4))

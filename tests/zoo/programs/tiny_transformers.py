@@ -31,8 +31,8 @@ def _step(model: Any, **given: Any) -> None:
     compiled = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
-        made = compiled(**given)
-        loss = made.loss if getattr(made, "loss", None) is not None else made[0].float().square().mean()
+        result = compiled(**given)
+        loss = result.loss if getattr(result, "loss", None) is not None else result[0].float().square().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -44,8 +44,8 @@ def _words(count: int = 2, length: int = 7) -> torch.Tensor:
 
 def _decoder(model: str, **more: Any) -> None:
     words = _words()
-    made = _made(model, **WIDTH, **WORDS, max_position_embeddings=32, **more)
-    _step(made, input_ids=words, labels=words, use_cache=False)
+    result = _made(model, **WIDTH, **WORDS, max_position_embeddings=32, **more)
+    _step(result, input_ids=words, labels=words, use_cache=False)
 
 
 def bert() -> None:
@@ -131,8 +131,8 @@ def llama_cached() -> None:
     model = _made("LlamaForCausalLM", **WIDTH, **WORDS, num_key_value_heads=1, max_position_embeddings=32).eval()
     compiled = torch.compile(model)
     with torch.no_grad():
-        made = compiled(input_ids=_words(), use_cache=True)
-        compiled(input_ids=_words(length=1), past_key_values=made.past_key_values, use_cache=True)
+        result = compiled(input_ids=_words(), use_cache=True)
+        compiled(input_ids=_words(length=1), past_key_values=result.past_key_values, use_cache=True)
 
 
 def vit() -> None:

@@ -32,9 +32,9 @@ def _fit(
         optimizer.step()
 
 
-def _stepped(made: Callable[[Any], torch.optim.Optimizer], steps: int = 3) -> None:
+def _stepped(result: Callable[[Any], torch.optim.Optimizer], steps: int = 3) -> None:
     model = _net()
-    optimizer = made(model.parameters())
+    optimizer = result(model.parameters())
     step = torch.compile(optimizer.step)
     for _ in range(steps):
         model(torch.randn(5, 8)).square().mean().backward()
@@ -276,15 +276,15 @@ def frozen_part() -> None:
 
 
 def two_losses() -> None:
-    body, one, two = nn.Linear(8, 8), nn.Linear(8, 3), nn.Linear(8, 2)
+    body, first, second = nn.Linear(8, 8), nn.Linear(8, 3), nn.Linear(8, 2)
 
     @torch.compile
     def f(x: Tensor, words: Tensor) -> dict[str, Tensor]:
         shared = body(x).relu()
-        return {"class": F.cross_entropy(one(shared), words), "value": F.smooth_l1_loss(two(shared), x[:, :2])}
+        return {"class": F.cross_entropy(first(shared), words), "value": F.smooth_l1_loss(second(shared), x[:, :2])}
 
-    made = f(torch.randn(6, 8), torch.randint(0, 3, (6,)))
-    (made["class"] + 0.1 * made["value"]).backward()
+    result = f(torch.randn(6, 8), torch.randint(0, 3, (6,)))
+    (result["class"] + 0.1 * result["value"]).backward()
 
 
 def bf16_model() -> None:

@@ -162,7 +162,7 @@ class _New:
 
 
 @dataclass
-class _Run:
+class _TapedRun:
     """One taped run: torch's number, what was known before, what it returned or raised."""
 
     number: int
@@ -172,7 +172,7 @@ class _Run:
     hooks: list[dict[str, str]]
 
 
-class _Here(threading.local):
+class _BusyFlag(threading.local):
     busy = False
 
 
@@ -202,7 +202,7 @@ class Capturer:
         self._record, self._graph = CaptureRecord(), None
         self._gate = threading.Lock()
         self._running = 0
-        self._here = _Here()
+        self._here = _BusyFlag()
         self._count = 0
 
     def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
@@ -303,11 +303,11 @@ class Capturer:
             raise
         finally:
             try:
-                self._write(tape, names, order, look, _Run(number, new, returned, error, calls.found))
+                self._write(tape, names, order, look, _TapedRun(number, new, returned, error, calls.found))
             except Exception as failed:  # noqa: BLE001 - the same
                 self.left_out[f"it could not be written down ({type(failed).__name__}: {failed})"] += 1
 
-    def _write(self, tape: Tape, names: BackwardNames, order: list[Any], look: _Look, run: _Run) -> None:
+    def _write(self, tape: Tape, names: BackwardNames, order: list[Any], look: _Look, run: _TapedRun) -> None:
         outputs, sources = _outputs(tape, names, run.returned)
         gm = tape.finish(outputs)
         if gm is None:

@@ -88,7 +88,7 @@ class Tape(EagerMode):
             self._paused = False
         if given is not None:
             with t.modes_off(), self._mode, torch.no_grad():
-                self._guarded(self._part_written, _Part(self, module, given, place), outputs)
+                self._guarded(self._part_written, _PartCopy(self, module, given, place), outputs)
         return outputs
 
     def _part_input(self, value: Any, place: TapePlace) -> tuple[Any, Any]:
@@ -98,7 +98,7 @@ class Tape(EagerMode):
             raise TypeError(f"a compiled part is called with {type(value).__name__}")
         return value, value
 
-    def _part_written(self, part: _Part, outputs: Sequence[Any]) -> None:
+    def _part_written(self, part: _PartCopy, outputs: Sequence[Any]) -> None:
         for value, node in zip(outputs, part.write(), strict=True):
             if isinstance(value, torch.Tensor) and isinstance(node, fx.Node):
                 self._bind(value, node)
@@ -226,7 +226,7 @@ class Tape(EagerMode):
             return t.FakeTensor(self._mode, view, value.device)
 
 
-class _Part(fx.Interpreter):
+class _PartCopy(fx.Interpreter):
     """Copies the graph of a compiled part into a tape's, with this run's sizes as numbers. `given`: node and fake value
     of each input.
     """

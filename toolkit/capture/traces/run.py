@@ -80,7 +80,7 @@ class TraceGraph:
 
 
 @dataclass
-class _Compile:
+class _TracedCompile:
     """What the trace records under one compile id, with all attempts together."""
 
     symbols: dict[str, SymbolRecord] = field(default_factory=dict[str, SymbolRecord])
@@ -103,7 +103,7 @@ class TraceProcess:
         self.torch = ""
         self.entries: list[TraceGraph | dict[str, Any]] = []
         self.notes: list[str] = []
-        self._compiles: dict[str, _Compile] = {}
+        self._compiles: dict[str, _TracedCompile] = {}
         self._files: dict[int, str] = {}
         self._broken = 0
         self._why: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ class TraceProcess:
     def take(self, entries: list[TraceLine]) -> None:
         """Reads all entries of its trace."""
         for entry in entries:
-            compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _Compile())
+            compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _TracedCompile())
             name = entry.name if entry.kind == "artifact" else entry.kind
             if name in _STAGES:
                 self._graph(compiled, _STAGES[name], entry, name)
@@ -131,10 +131,10 @@ class TraceProcess:
 
     def add(self, graph: TraceGraph) -> None:
         """Adds a graph in its place among the entries."""
-        self._compiles.setdefault(graph.compile_id.partition("_")[0], _Compile()).graphs.append(graph)
+        self._compiles.setdefault(graph.compile_id.partition("_")[0], _TracedCompile()).graphs.append(graph)
         self.entries.append(graph)
 
-    def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
+    def _graph(self, compiled: _TracedCompile, stage: str, entry: TraceLine, name: str) -> None:
         try:
             if not entry.whole:
                 why = "it is cut off or was changed: it does not match the checksum that torch wrote"
@@ -156,7 +156,7 @@ class TraceProcess:
     def _left(self, entry: TraceLine, name: str, error: UnreadableError) -> None:
         self.notes.append(f"{entry.compile_id or 'no compile'}, {name}: left out, {error.what}: {error.why}")
 
-    def _runnable(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _runnable(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         try:
             script = text.read(entry.payload)
         except UnreadableError as error:
@@ -173,7 +173,7 @@ class TraceProcess:
             graph.config = script.config
             _refine(graph, script)
 
-    def _started(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _started(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         frame = _last(entry.fields.get("stack"))
         number = frame.get("filename")
         base = entry.compile_id.partition("_")[0]
@@ -184,14 +184,14 @@ class TraceProcess:
         if reasons := self._why.pop(base, None):
             self.entries.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
 
-    def _recompiled(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _recompiled(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         try:
             reasons = msgspec.json.decode(entry.payload, type=list[str])
         except msgspec.MsgspecError:
             reasons = [line for line in entry.payload.splitlines() if line.strip()]
         self._why[entry.compile_id.partition("_")[0]] = reasons
 
-    def _symbol(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _symbol(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         fields = entry.fields
         name, hint = str(fields.get("symbol") or ""), _number(fields.get("val"))
         span = re.fullmatch(r"\[(\S+), (\S+)\]", str(fields.get("vr") or ""))
@@ -202,17 +202,17 @@ class TraceProcess:
         known = (name, hint if backed else None, lower, upper, backed, str(fields.get("source") or ""), assume)
         compiled.symbols[name] = SymbolRecord(*known, order=-1 if backed else len(compiled.symbols))
 
-    def _tensor(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _tensor(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         fields = entry.fields
         compiled.tensors[fields.get("describer_id"), fields.get("id")] = fields
 
-    def _source(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _source(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         fields = entry.fields
         source = str(fields.get("source") or "")
         described = compiled.tensors.get((fields.get("describer_id"), fields.get("id")), {})
         compiled.sources[re.sub(r"[^a-zA-Z0-9]+", "_", source)] = source, described
 
-    def _broke(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _broke(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         first, _, rest = entry.payload.partition("\n")
         place = re.fullmatch(r"Graph break in user code at (.+):(\d+)", first)
         stack = [[place[1], int(place[2]), "", ""]] if place else []
@@ -221,7 +221,7 @@ class TraceProcess:
         name = compile_name(entry.compile_id)
         self.entries.append({"what": "break", "compile": name, "then": "resumed", "stack": stack, **reason})
 
-    def _ended(self, compiled: _Compile, entry: TraceLine) -> None:
+    def _ended(self, compiled: _TracedCompile, entry: TraceLine) -> None:
         fields, backward = entry.fields, entry.kind.startswith("bwd")
         kind, seconds = fields.get("fail_type"), fields.get("entire_frame_compile_time_s")
         for graph in compiled.graphs:
@@ -304,7 +304,7 @@ def _refine(graph: TraceGraph, script: text.Runnable) -> None:
                 value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
 
 
-def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
+def _inputs(graph: TraceGraph, compiled: _TracedCompile) -> Iterator[InputRecord]:
     """The record of each input, with the user's name for it and its role."""
     dynamo = compiled.dynamo(graph)
     first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
@@ -325,7 +325,7 @@ def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
             yield InputRecord(node.name, "saved" if graph.stage.endswith("backward") else "unknown")
 
 
-def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
+def _kwargs(graph: TraceGraph, compiled: _TracedCompile) -> dict[str, Arg]:
     """The arguments of the graph's compiler that can be derived from the graphs themselves."""
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):

@@ -99,7 +99,7 @@ def parse(text: str) -> GraphOfTrace:
         if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
             graph = GraphOfTrace(GraphBody([]))
             try:
-                graph.body = _Reader(lines, graph.strings).body(statement)
+                graph.body = _TextReader(lines, graph.strings).body(statement)
             except RecursionError as error:
                 raise DamagedError("its text", "it is nested too deeply") from error
             return graph
@@ -108,7 +108,7 @@ def parse(text: str) -> GraphOfTrace:
 
 def literal(node: ast.expr) -> Arg:
     """A plain value as an argument of a record; raises UnreadableError for anything else."""
-    return _Reader([], []).argument(node)
+    return _TextReader([], []).argument(node)
 
 
 def value_of(note: ast.expr | None) -> Value | None:
@@ -179,7 +179,7 @@ def dotted(node: ast.expr) -> list[str]:
     return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, lines: list[str], strings: list[str]) -> None:
         self.lines, self.strings = lines, strings
         self.nodes: dict[str, NodeRecord] = {}
@@ -193,7 +193,7 @@ class _Reader:
         """The graph of a class, and those of the classes in it."""
         for statement in node.body:
             if isinstance(statement, ast.ClassDef) and _forward(statement) is not None:
-                self.subgraphs[statement.name] = _Reader(self.lines, self.strings).body(statement)
+                self.subgraphs[statement.name] = _TextReader(self.lines, self.strings).body(statement)
         function = _forward(node)
         assert function is not None
         self.line = function.lineno

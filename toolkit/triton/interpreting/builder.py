@@ -326,10 +326,10 @@ class Builder(InterpreterBuilder):
             raise MissingInstruction(text)
         scalar = kinds[0].scalar
         output = function(text)(*(handle.data for handle in values_))
-        return _Results([Handle(output.astype(numpy_type(scalar), copy=False), scalar)])
+        return _InstructionResults([Handle(output.astype(numpy_type(scalar), copy=False), scalar)])
 
 
-class _Results(list):
+class _InstructionResults(list):
     """Holds an instruction's results in the form that the language expects."""
 
     def get_result(self, index: int) -> Any:

@@ -87,7 +87,7 @@ class Programs:
         self._back.release()
         self._turns[number].acquire()
         if self._stopped:
-            raise _Stopped
+            raise _OtherFailed
 
     def _body(self, number: int) -> None:
         self._turns[number].acquire()
@@ -95,7 +95,7 @@ class Programs:
             return
         try:
             self.start(number)
-        except _Stopped:
+        except _OtherFailed:
             return
         except BaseException as error:  # noqa: BLE001  raised again by the thread that asked
             self._errors.append(error)
@@ -103,7 +103,7 @@ class Programs:
         self._back.release()
 
 
-class _Stopped(BaseException):
+class _OtherFailed(BaseException):
     """Ends a waiting program because another one failed."""
 
 

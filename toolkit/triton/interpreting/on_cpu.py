@@ -38,7 +38,7 @@ from .. import pretended
 from ._triton import Handle
 
 
-class _Calls(t.TorchDispatchMode):
+class _OnCpu(t.TorchDispatchMode):
     """Moves device arguments to the CPU, replaces GPU-only operators, and reports each call to the session."""
 
     supports_higher_order_operators = True
@@ -123,7 +123,7 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
 def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
     """Within the block, operators called for a GPU create their results on the CPU, and GPU-only operators are
     replaced."""
-    return _Calls(SimpleNamespace(observers=()))
+    return _OnCpu(SimpleNamespace(observers=()))
 
 
 def answers(session: Any) -> contextlib.AbstractContextManager[None]:
@@ -146,7 +146,7 @@ def running(session: Any) -> Iterator[None]:
         "set_device": lambda device: None,
         "synchronize": lambda device=None: None,
     }
-    with all_replaced((torch.cuda, name, value) for name, value in answered.items()), _Calls(session):
+    with all_replaced((torch.cuda, name, value) for name, value in answered.items()), _OnCpu(session):
         yield
 
 

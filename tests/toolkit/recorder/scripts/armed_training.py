@@ -91,10 +91,10 @@ def main() -> None:
     """Whether the check comes after the optimizer has written to the parameters."""
 
     def loss_of(module: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        made = module(batch)
+        result = module(batch)
         if kind == "nan":
-            return torch.log(0.2 - torch.relu(-torch.tanh(made / 4).square()).mean())
-        return (made - 1).square().mean().sqrt()
+            return torch.log(0.2 - torch.relu(-torch.tanh(result / 4).square()).mean())
+        return (result - 1).square().mean().sqrt()
 
     graphdbg.arm()
     compiled = torch.compile(loss_of, dynamic=False)

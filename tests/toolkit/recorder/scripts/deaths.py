@@ -14,8 +14,8 @@ import torch
 
 def compiled(number, backend="aot_eager"):
     text = f"def f(x): return x.sin() + {number}"
-    exec(compile(text, __file__, "exec"), found := {})  # Dynamo treats a function without a file as somebody else's
-    return torch.compile(found["f"], backend=backend)(torch.ones(number + 1)).shape[0]
+    exec(compile(text, __file__, "exec"), results := {})  # Dynamo treats a function without a file as somebody else's
+    return torch.compile(results["f"], backend=backend)(torch.ones(number + 1)).shape[0]
 
 
 def segv():

@@ -17,7 +17,7 @@ def step(parameters, x, y):
     parameters = {name: value.requires_grad_() for name, value in parameters.items()}
     loss = nn.functional.cross_entropy(torch.func.functional_call(model, parameters, (x,)), y)
     gradients = torch.autograd.grad(loss, list(parameters.values()))
-    return [loss.detach(), *(one - 0.1 * grad for one, grad in zip(parameters.values(), gradients, strict=True))]
+    return [loss.detach(), *(item - 0.1 * grad for item, grad in zip(parameters.values(), gradients, strict=True))]
 
 
 def without_detach(gm):

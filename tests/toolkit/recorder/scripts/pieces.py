@@ -77,7 +77,7 @@ def backend(gm, inputs):
     mode = detect_fake_mode()
     pieces = Pieces(whole, alone)
     with mode:
-        pieces.run(*(mode.from_tensor(one) if isinstance(one, torch.Tensor) else one for one in inputs))
+        pieces.run(*(mode.from_tensor(tensor) if isinstance(tensor, torch.Tensor) else tensor for tensor in inputs))
     for name, artifact in pieces.compiled.items():
         delattr(whole, name)
         whole.add_module(name, Called(artifact))

@@ -29,8 +29,8 @@ def functions():
         text = (
             f"def f(x): return (x.sin() + {number}).cos() * x"  # a code object of its own each, in a file of the user's
         )
-        exec(compile(text, __file__, "exec"), found := {})
-        yield found["f"]
+        exec(compile(text, __file__, "exec"), results := {})
+        yield results["f"]
 
 
 def work(progress):
@@ -87,19 +87,19 @@ def main():
         while len(at_work) < min(2, kills - killed):
             at_work.append(Victim(len(everybody), step_s))
             everybody.append(at_work[-1])
-        for one in list(at_work):
-            pid, status = os.waitpid(one.pid, os.WNOHANG)
+        for item in list(at_work):
+            pid, status = os.waitpid(item.pid, os.WNOHANG)
             if pid and status:
                 raise SystemExit(f"a victim ended by itself with status {status}")
-            if not pid and one.is_due():
-                os.kill(one.pid, signal.SIGKILL)
-                pid, status = os.waitpid(one.pid, 0)
+            if not pid and item.is_due():
+                os.kill(item.pid, signal.SIGKILL)
+                pid, status = os.waitpid(item.pid, 0)
                 killed += os.WIFSIGNALED(status)  # it may have come to its end first
             if pid:
-                at_work.remove(one)
+                at_work.remove(item)
         time.sleep(0.002)
-    for one in everybody:
-        print(json.dumps(one.file.read_text().split("\n")[:-1]))
+    for item in everybody:
+        print(json.dumps(item.file.read_text().split("\n")[:-1]))
     print(json.dumps({"killed": killed}))
 
 

@@ -27,15 +27,15 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder holds `myrun` with a graph, another compile of it with three changes, and its backward."""
     monkeypatch.chdir(tmp_path)
     _, process = new_run(Path("myrun"))
-    made = layered(120, "0_0/forward")
-    other = scattered(renumbered(made), 3, seed=5)
+    result = layered(120, "0_0/forward")
+    other = scattered(renumbered(result), 3, seed=5)
     other.id = "0_1/forward"
-    for number, node in enumerate(made.graph.nodes):
+    for number, node in enumerate(result.graph.nodes):
         node.seq_nr = number if node.op == "call_function" else -1
-    process.save_graph(made)
+    process.save_graph(result)
     process.save_graph(other)
-    made.id, made.stage = "0_0/backward", "backward"
-    process.save_graph(made)
+    result.id, result.stage = "0_0/backward", "backward"
+    process.save_graph(result)
     process.close()
     return tmp_path
 
@@ -49,10 +49,10 @@ def test_choose_walk_and_open(work: Path) -> None:
         await pilot.press("enter")
         await until(app, lambda: room.sideways is not None, "the comparison")
         assert room.equivalent() == ["diff", "myrun/0_0/forward", "myrun/0_1/forward", "--side-by-side", "--all"]
-        made = room.sideways
-        assert made is not None
+        result = room.sideways
+        assert result is not None
         assert room.rows.cursor == room.starts[0]
-        mark = made.row(room.starts[0]).mark
+        mark = result.row(room.starts[0]).mark
         assert f"{SIGNS[mark]} {mark}" in shown(app)
         assert f"1/{len(room.starts)}" in shown(app)
         await pilot.press("n")
@@ -60,17 +60,17 @@ def test_choose_walk_and_open(work: Path) -> None:
         await pilot.press("N")
         assert room.rows.cursor == room.starts[0]
         await pilot.press("a")
-        assert 0 < len(room.shown) < len(made)
+        assert 0 < len(room.shown) < len(result)
         assert room.shown[room.rows.cursor] == room.starts[0]
         assert "alike" in shown(app)
         await pilot.press("n", "n", "n")
         assert room.shown[room.rows.cursor] in room.starts
-        room.rows.move_to(next(place for place, at in enumerate(room.shown) if made.b[at] >= 0))
-        row = made.row(room.shown[room.rows.cursor])
+        room.rows.move_to(next(place for place, at in enumerate(room.shown) if result.b[at] >= 0))
+        row = result.row(room.shown[room.rows.cursor])
         await pilot.press("b")
         assert app.room is not None
         assert (app.room.ROOM, app.room.here.graph) == ("graph", "myrun/0_1/forward")
-        assert app.room.here.node == made.sides[1].names[row.b]
+        assert app.room.here.node == result.sides[1].names[row.b]
         assert not app.troubles
 
     play(story, room, size=(140, 30))
@@ -112,10 +112,10 @@ def test_damaged_and_vanished_graphs_are_told_and_another_can_be_chosen(work: Pa
 def test_a_large_comparison_never_holds_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _, process = new_run(Path("myrun"))
-    made = layered(NODES, "0_0/forward")
-    other = scattered(renumbered(made), 40, seed=2)
+    result = layered(NODES, "0_0/forward")
+    other = scattered(renumbered(result), 40, seed=2)
     other.id = "0_1/forward"
-    process.save_graph(made)
+    process.save_graph(result)
     process.save_graph(other)
     process.close()
     room = DiffRoom(Here(run="myrun", graph="myrun/0_0/forward", other="myrun/0_1/forward"))

@@ -32,7 +32,7 @@ GRAPH = "myrun/0_0/forward"
 def values(rung: str, error: float, bad: str = "") -> list[dict[str, Any]]:
     names = ("sin_0", "sin_1")
     rows = [
-        {"event": "value", "name": one, "min": 0.0, "max": 1.0, "error": error, "eager_error": 1e-7} for one in names
+        {"event": "value", "name": name, "min": 0.0, "max": 1.0, "error": error, "eager_error": 1e-7} for name in names
     ]
     first = {"name": bad, "text": "relative error 0.02"} if bad else None
     end = {"event": "end", "rung": rung, "first_bad": first, "wrong": [bad] if bad else [], "relation": "same"}
@@ -48,9 +48,9 @@ def test_jobs_mark_nodes_and_the_newest_of_a_kind_holds(work: Path) -> None:
     job(["bisect", GRAPH, "--json"], {"rung": "inductor", "sentence": "sin_0 makes it fail", **wrong.flat()})
     job(["replay", GRAPH, "--values", "--rung", "inductor", "--json-lines"], *values("inductor", 0.02, "sin_1"))
     job(["triage", "myrun/0_0/joint", "--json-lines"], {"event": "end", "graph": "0_0/joint", **wrong.flat()})
-    found = nodes_of(GRAPH)
-    assert found is not None and nodes_of(GRAPH, found.seen) is None
-    assert found.marks == {
+    nodes = nodes_of(GRAPH)
+    assert nodes is not None and nodes_of(GRAPH, nodes.seen) is None
+    assert nodes.marks == {
         ("triage", ""): [("sin_1", "", "wrong numbers: relative error 2")],
         ("bisect", "inductor"): [("sin_1", "", "sin_0 makes it fail")],
         ("values", "inductor"): [("sin_1", "", "first bad node: relative error 0.02")],
@@ -58,13 +58,13 @@ def test_jobs_mark_nodes_and_the_newest_of_a_kind_holds(work: Path) -> None:
     }
     job(["triage", GRAPH, "--json-lines"], {"event": "end", "graph": "0_0/forward", **OK.flat()})
     job(["replay", GRAPH, "--values", "--rung", "decomposed", "--json-lines"], *values("decomposed", 0.02))
-    found = nodes_of(GRAPH)
-    assert found is not None and list(found.marks) == [
+    nodes = nodes_of(GRAPH)
+    assert nodes is not None and list(nodes.marks) == [
         ("bisect", "inductor"),
         ("values", "inductor"),
         ("values", "decomposed"),
     ]
-    shown_ = found.rungs()
+    shown_ = nodes.rungs()
     assert shown_ is not None and shown_[2] == ("decomposed", "inductor") and shown_[0].split(shown_[1]) is None
 
 
@@ -178,5 +178,5 @@ def test_values_of_a_job_of_before_the_recording_are_left_out(work: Path) -> Non
     )
     record = json.loads((folder / job_files.JOB_FILE).read_text())
     os.utime("myrun/run.json", (0, record["started"] + 60))
-    found = nodes_of(GRAPH)
-    assert found is not None and not found.marks and ValuesSeen().split() is None
+    nodes = nodes_of(GRAPH)
+    assert nodes is not None and not nodes.marks and ValuesSeen().split() is None

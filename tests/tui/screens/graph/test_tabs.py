@@ -124,7 +124,11 @@ def test_a_node_without_partner_says_why(here: Path) -> None:
         await seen(app, "detail", "primals_2")
         await pilot.press("p")
         await until(
-            app, lambda: "the other side does not take" in " ".join(one.message for one in app._notifications), "why"
+            app,
+            lambda: (
+                "the other side does not take" in " ".join(notification.message for notification in app._notifications)
+            ),
+            "why",
         )
 
     play(story, GraphRoom(FORWARD.at(node="primals_2")), size=(160, 50))

@@ -42,12 +42,12 @@ class Writer:
 
 @contextmanager
 def writer(run: Path) -> Iterator[Writer]:
-    made = Writer(run)
+    result = Writer(run)
     try:
-        yield made
+        yield result
     finally:
-        made.process.kill()
-        made.process.wait()
+        result.process.kill()
+        result.process.wait()
 
 
 def poll_until(run: Following, what: str, count: int) -> None:

@@ -166,9 +166,9 @@ def test_processes_that_died_and_what_was_left_out(tmp_path: Path, monkeypatch) 
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: home.looked and home.lines, "the list")
-        told = {line.name: line for line in home.lines if line.kind == "process"}
-        assert [line.status for line in told.values()] == ["ended", "killed", "ended"]
-        assert "SIGKILL" in next(line.text for line in told.values() if line.bad)
+        messages = {line.name: line for line in home.lines if line.kind == "process"}
+        assert [line.status for line in messages.values()] == ["ended", "killed", "ended"]
+        assert "SIGKILL" in next(line.text for line in messages.values() if line.bad)
         assert [line.status for line in home.lines if line.kind == "compile"] == ["compiling, died"] * 2
         assert any("left out: 1 graph by --max-disk 8000000" in line.name for line in home.lines)
 
@@ -279,8 +279,14 @@ def test_what_target_may_be(work: Path) -> None:
 def test_the_filter_finds_a_run_by_its_name_and_command() -> None:
     run = ListingLine("run died", "run", "died", text="2 graphs · 1 failed · train.py --plant accuracy", folds=True)
     graph = ListingLine("g", "graph", "0_0/forward", 1, status="ran")
-    for words, found in {"died": True, "accuracy": True, "died ran": True, "failed": False, "-ran died": False}.items():
-        assert (graph in filtered([run, graph], words)) is found, words
+    for words, result in {
+        "died": True,
+        "accuracy": True,
+        "died ran": True,
+        "failed": False,
+        "-ran died": False,
+    }.items():
+        assert (graph in filtered([run, graph], words)) is result, words
 
 
 def test_below_the_list_stands_what_is_known_of_the_line(work: Path) -> None:
@@ -311,9 +317,9 @@ def test_below_the_list_stands_what_is_known_of_the_line(work: Path) -> None:
         await until(app, lambda: "judge it at every rung" in shown(app), "both")
         words = ["triage", "myrun/0_0/forward", "--import", "ops", "--json-lines"]
         verdict = fails("wrong_numbers", "inductor", "relative error 2", Where("sin", line="train.py:5"))
-        told = {"event": "end", "first_failing": "inductor", "graph": "myrun/0_0/forward", **verdict.flat()}
+        messages = {"event": "end", "first_failing": "inductor", "graph": "myrun/0_0/forward", **verdict.flat()}
         folder, _ = new_folder(words, passing=False)
-        (folder / "out").write_bytes(msgspec.json.encode(told) + b"\n")
+        (folder / "out").write_bytes(msgspec.json.encode(messages) + b"\n")
         (folder / "exit").write_text("1")
         await until(app, lambda: "FAILS: wrong numbers at sin, train.py:5" in shown(app), "the verdict")
         assert "graphdbg minify myrun/0_0/forward --import ops" in shown(app)
@@ -360,9 +366,9 @@ def test_a_search_stands_under_its_run_and_its_job_is_not_told_twice(work: Path)
         (folder / "exit").write_text("0")
     overview = Overview("myrun")
     overview.look()
-    told = [(line.kind, line.depth, line.name) for line in overview.lines]
-    assert told[:3] == [("run", 0, "myrun"), ("out", 1, "small"), ("compile", 1, "0_0")]
-    assert told[-2:] == [("section", 1, "jobs"), ("job", 2, "graphdbg bisect myrun/0_0/joint --json")]
+    messages = [(line.kind, line.depth, line.name) for line in overview.lines]
+    assert messages[:3] == [("run", 0, "myrun"), ("out", 1, "small"), ("compile", 1, "0_0")]
+    assert messages[-2:] == [("section", 1, "jobs"), ("job", 2, "graphdbg bisect myrun/0_0/joint --json")]
 
 
 def test_only_cells_that_changed_are_painted(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         assert VIEWS[room.view].name == "Result" and f"{known.original[0]} nodes, " in text and "small/case" in text
         assert "ended after" in text and f"nodes   {known.best[0]:>10}{known.original[0]:>12}" in text  # type: ignore[index]
         await to_view(app, "Steps")
-        told = {words[1]: words[2] for row in lines(app)[1:] if len(words := row.split()) > 2}
-        assert told["sanity"] == "2" and told["verification"] == "3"
+        messages = {words[1]: words[2] for row in lines(app)[1:] if len(words := row.split()) > 2}
+        assert messages["sanity"] == "2" and messages["verification"] == "3"
         await to_view(app, "History")
         assert len(lines(app)) == len(known.history) and lines(app)[-1].endswith("best")
         await pilot.press("end", "enter")
@@ -112,11 +112,11 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(
     file.write(line(event="step", step="sanity", queries=0))
     room = MinifyRoom(Here(out="small"))
     bells: list[bool] = []
-    told: list[str] = []
+    messages: list[str] = []
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         monkeypatch.setattr(app, "bell", lambda: bells.append(True))
-        monkeypatch.setattr(room, "notify", lambda text, **_: told.append(text))
+        monkeypatch.setattr(room, "notify", lambda text, **_: messages.append(text))
         await until(app, lambda: "running: checking that it fails" in shown(app), "the first step")
         query = {
             "event": "query",
@@ -159,7 +159,7 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(
         await until(
             app, lambda: "verified: 3 of 3 fresh processes failed the same way" in shown(app), "that it was verified"
         )
-        assert bells == [True] and told == ["small: done after 9 queries"]
+        assert bells == [True] and messages == ["small: done after 9 queries"]
 
     play(story, room, size=(160, 50))
     file.close()
@@ -189,26 +189,26 @@ def test_one_key_steers_what_runs_whatever_view_is_in_front(work: Path, monkeypa
             )
     room = MinifyRoom(Here(out="small"))
     orders: list[list[str]] = []
-    told: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(room, "run_job", lambda words, *_, **__: orders.append(list(words[2:])))
-    monkeypatch.setattr(room, "notify", lambda text, **_: told.append(text))
+    monkeypatch.setattr(room, "notify", lambda text, **_: messages.append(text))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: room.watched is not None and len(room.watched.story.history) > 2, "the states")
         assert VIEWS[room.view].name == "Candidate"
         await key(app, "d", lambda: orders[-1:] == [["disable", "windows"]])
-        assert told == ["disable windows, the step that runs. Z takes that back."]
+        assert messages == ["disable windows, the step that runs. Z takes that back."]
         await until(app, lambda: "asked: disable windows" in shown(app), "what was asked")
         await key(app, "Z", lambda: orders[-1:] == [["enable", "windows"]])
         await key(app, "r", lambda: orders[-1:] == [["restart", "2"]])
-        assert told[-1] == "Searching again from state 2, 8 nodes; what was found stays."
+        assert messages[-1] == "Searching again from state 2, 8 nodes; what was found stays."
         await to_view(app, "History")
         room.query_one("#minify-lines", Lines).move_to(1)
         await key(app, "enter", lambda: room.looked.number == 1)
         await key(app, "r", lambda: orders[-1:] == [["restart", "1"]])
         count = len(orders)
         await key(app, "P", lambda: VIEWS[room.view].name == "Steps")
-        assert len(orders) == count and "P again" in told[-1]
+        assert len(orders) == count and "P again" in messages[-1]
         under = lines(app)[room.query_one("#minify-lines", Lines).cursor].split()[0]
         await key(app, "P", lambda: orders[-1:] == [["raise", under]])
 
@@ -232,7 +232,7 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
         def acknowledged(what: str) -> bool:
             assert room.watched is not None
             return any(
-                one.what.startswith(what) and one.state == "applied" for one in room.watched.story.steers.values()
+                steer.what.startswith(what) and steer.state == "applied" for steer in room.watched.story.steers.values()
             )
 
         await pilot.press("space")

@@ -20,21 +20,21 @@ def plotted(width: int = 60, height: int = 10, *, ascii_only: bool = False, valu
 
 def dots(rows: list[str], left: int = 4) -> set[tuple[int, int]]:
     """The dots that are set, by column and row; of braille characters or stars."""
-    found: set[tuple[int, int]] = set()
+    names: set[tuple[int, int]] = set()
     for y, row in enumerate(rows):
         for x, letter in enumerate(row[left:]):
             bits = ord(letter) - BRAILLE
             if 0 < bits < 256:
                 order = (0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80)
-                found |= {
+                names |= {
                     (2 * x + i, 4 * y + j)
                     for i, column in enumerate(order)
                     for j, bit in enumerate(column)
                     if bits & bit
                 }
             elif letter == "*":
-                found.add((x, y))
-    return found
+                names.add((x, y))
+    return names
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -94,7 +94,7 @@ def test_over_time_the_axes_have_ticks_and_what_is_drawn_stays_where_it_is() -> 
     series = [Series(NODES, "", "*", ("180", "1"), {10: "10", 100: "100"})]
 
     def rows(upto: int) -> list[str]:
-        values = [Series(one.values[:upto], labels=one.labels, ticks=one.ticks) for one in series]
+        values = [Series(sery.values[:upto], labels=sery.labels, ticks=sery.ticks) for sery in series]
         marks = Marks([("o", "")] * upto, [(0, "sanity")], times[:upto])
         return [row.plain for row in drawn(values, 60, 14, marks)]
 
@@ -103,4 +103,4 @@ def test_over_time_the_axes_have_ticks_and_what_is_drawn_stays_where_it_is() -> 
         "too near to 180"
     )
     assert "0" in after[11] and "10 s" in after[11]
-    assert before[11] == after[11] and all(one[:40] == other[:40] for one, other in zip(before, after, strict=True))
+    assert before[11] == after[11] and all(item[:40] == other[:40] for item, other in zip(before, after, strict=True))

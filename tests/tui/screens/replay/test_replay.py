@@ -144,8 +144,8 @@ def test_rungs_and_values_fill_as_they_come(commands: dict[str, list[Any]]) -> N
 @pytest.mark.parametrize("node", ["sin_1", ""])
 def test_one_key_goes_from_what_was_found_to_the_node(commands: dict[str, list[Any]], node: str) -> None:
     """Bisect names a node, or the failure is at the graph's result; no values were read."""
-    found = fails("wrong_numbers", "inductor", "relative error 2", Where(node) if node else None)
-    commands["bisect"] = [{"rung": "inductor", "sentence": "it is wrong", **found.flat()}]
+    result = fails("wrong_numbers", "inductor", "relative error 2", Where(node) if node else None)
+    commands["bisect"] = [{"rung": "inductor", "sentence": "it is wrong", **result.flat()}]
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
@@ -212,8 +212,8 @@ def test_a_job_killed_from_outside_and_one_that_is_stopped(commands: dict[str, l
 
 def test_bisect_is_told_while_it_looks_and_minify_takes_over(commands: dict[str, list[Any]]) -> None:
     commands["triage"] = [line for line in RUNGS if line != "WAIT"]
-    found = {"sentence": "First wrong node: `sin_1`.", "next": ["go on"]}
-    commands["bisect"] = ["compile 1 of at most 8: the whole graph", "WAIT", found]
+    results = {"sentence": "First wrong node: `sin_1`.", "next": ["go on"]}
+    commands["bisect"] = ["compile 1 of at most 8: the whole graph", "WAIT", results]
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:

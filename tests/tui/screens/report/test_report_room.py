@@ -88,10 +88,12 @@ def test_what_is_there_is_shown_with_the_warning_and_copied_as_it_is(out: Path) 
         app.copy = lambda text, name="": copied.append((text, name))  # type: ignore[method-assign]
         app.edit = lambda path, line=1: edited.append(path)  # type: ignore[method-assign]
         await until(app, lambda: "repro.py reproduces the bug (3 of 3)" in shown(app), "the report")
-        told = " ".join(" ".join(texts(app)).split())
-        assert PRIVACY in told
-        assert "what will be shared: 1 source line of 1 file (.../train.py), 1 operation (aten.relu)" in told
-        assert "1 path or name replaced: 1 folder" in told and "no known credential and no absolute path" in told
+        reported = " ".join(" ".join(texts(app)).split())
+        assert PRIVACY in reported
+        assert "what will be shared: 1 source line of 1 file (.../train.py), 1 operation (aten.relu)" in reported
+        assert (
+            "1 path or name replaced: 1 folder" in reported and "no known credential and no absolute path" in reported
+        )
         await to_view(app, "Issue")
         assert "Describe the bug" in texts(app) and "• Expected: numbers." in texts(app)
         assert "  import torch  # noqa" in texts(app) and "```" not in "\n".join(texts(app))
