@@ -126,11 +126,10 @@ def test_modules_that_were_said_again_or_are_trusted_are_imported(
 def test_what_is_said_again_is_the_same_search(here: Path) -> None:
     begun(here, check="cmd: true {case}", imports=("their_ops",), seed=3)
     old = MinifyOptions(check="cmd: true {case}", imports=("their_ops",), seed=3)
-    trusting = resumed(Path("out"), MinifyOptions(imports=(TRUST,)), {"trust"})
-    assert trusting.options == old  # the trust is for these, the graph's own source is not run
-    assert (
-        resumed(Path("out"), MinifyOptions(check=old.check, imports=old.imports), {"check", "imports"}).options == old
-    )
+    _, trusting, _ = resumed(Path("out"), MinifyOptions(imports=(TRUST,)), {"trust"})
+    assert trusting == old  # the trust is for these, the graph's own source is not run
+    _, typed, _ = resumed(Path("out"), MinifyOptions(check=old.check, imports=old.imports), {"check", "imports"})
+    assert typed == old
     assert again(Path("out"), old) == "graphdbg minify --resume -o out --import their_ops --check 'cmd: true {case}'"
 
 
