@@ -27,6 +27,7 @@ from torch import fx
 
 from ...dumps.errors import EnvironmentLackError, NoSuchNodeError
 from ...dumps.store import SavedGraph
+from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
 from ..compile_fx.inputs import shared
 from ..isolation.child import mark
@@ -182,7 +183,7 @@ class Saver(LaunchObserver):
         """The argument with the node whose value it holds; for a buffer that is written again, only the last launch has
         the node."""
         buffer = launch.buffers.get(name, "")
-        place = buffer, launch.arguments[name].untyped_storage()._cdata
+        place = buffer, storage_key(launch.arguments[name])
         again = place in self._held and (part is None or buffer not in part.mutated)
         self._held.add(place)
         node = "" if part is None or again else part.nodes.get(buffer, "")
@@ -260,7 +261,7 @@ def _saved(
 
     def laid_out(tensor: torch.Tensor) -> TensorLayout:
         layout = tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
-        return TensorLayout(_name(tensor.dtype), *layout, places[tensor.untyped_storage()._cdata])
+        return TensorLayout(_name(tensor.dtype), *layout, places[storage_key(tensor)])
 
     tensors = {name: laid_out(tensor) for name, tensor in launch.tensors.items()}
     names = {id(value): name for name, value in launch.tensors.items()}

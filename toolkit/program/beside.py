@@ -28,6 +28,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ...dumps.torchside.history import leaf_of
+from ...dumps.torchside.values import storage_key
 from ...dumps.wording import listed
 from .. import torch_private as t
 from ..live import torch_state
@@ -95,7 +96,7 @@ def _on_device(part: str) -> Callable[..., Any]:
 def _memory(tensor: torch.Tensor) -> int:
     """What tells the memory of a plain tensor from that of others; 0 for other tensors, and where there is none."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    return tensor.untyped_storage()._cdata if plain and tensor.numel() and not tensor.is_meta else 0
+    return storage_key(tensor) if plain and tensor.numel() and not tensor.is_meta else 0
 
 
 def _broadcasts(replica: DistributedDataParallel) -> bool:

@@ -23,6 +23,7 @@ import msgspec
 import torch
 
 from ...dumps.torchside import wrappers
+from ...dumps.torchside.values import storage_key
 from ...dumps.wording import without_excerpt
 from .. import torch_private as t
 from ..judging.comparing import ALLOWANCE, EXACT, MULTIPLIES, SUMS, TF32
@@ -361,9 +362,9 @@ class Rounding(EagerMode):
         if schema and (func.overloadpacket.__name__ in EXACT or torch.Tag.nondeterministic_seeded in (func.tags or ())):
             return
         mutable = schema and schema.is_mutable
-        known = {tensor.untyped_storage()._cdata for tensor in t.tree_leaves(given) if _dense(tensor)}
+        known = {storage_key(tensor) for tensor in t.tree_leaves(given) if _dense(tensor)}
         for tensor in t.tree_leaves(output):
-            if _dense(tensor) and (mutable or tensor.untyped_storage()._cdata not in known):
+            if _dense(tensor) and (mutable or storage_key(tensor) not in known):
                 coarse = bool(schema) and func.overloadpacket.__name__ in self._coarse
                 self.move(tensor, coarse=coarse and tensor.dtype == torch.float32)
 

@@ -25,6 +25,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from ...dumps.allowlist import is_custom
+from ...dumps.torchside.values import storage_key
 from ...dumps.walk import user_frame
 from ...dumps.wording import flat
 from .. import torch_private as t
@@ -169,7 +170,7 @@ class Tracing(EagerMode):
         results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor)]
         for tensor in results:
             if name in _UNWRITTEN and tensor.layout == torch.strided:
-                self.unwritten[tensor.untyped_storage()._cdata] = tensor
+                self.unwritten[storage_key(tensor)] = tensor
             elif writes and self._unwritten(tensor):
                 storage = tensor.untyped_storage()
                 if (drawn or name in _FILLS) and tensor.numel() * tensor.itemsize == storage.nbytes():

@@ -40,6 +40,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parametrize
 
 from ...dumps import syntax
+from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
 from ..live.execution import same_bits
 from .reach import NAMESPACES, class_state, is_library, slots_of
@@ -366,7 +367,7 @@ class Source:
         if value.is_quantized:
             raise CannotSayError(f"{hint}, a tensor of {value.dtype}")
         assert self.start is not None
-        storage = value.untyped_storage()._cdata if value.layout == torch.strided else 0
+        storage = storage_key(value) if value.layout == torch.strided else 0
         known = self.start.storages.get(storage)
         plain = value.detach()
         if known is None or value.is_neg() or value.is_conj():

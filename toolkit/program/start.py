@@ -29,6 +29,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ...dumps import opening
 from ...dumps.torchside import wrappers
+from ...dumps.torchside.values import storage_key
 from ...dumps.wording import size_text
 from ..live.torch_state import generators
 from .reach import Reached, Restorable, class_state, slots_of
@@ -127,7 +128,7 @@ class StartState:
         or holds other numbers."""
         there = {key: both for key, both in self.storages.items() if not _lost(self._first[key])}
         changed = {key for key, both in there.items() if not _equal(*both)}
-        touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
+        touched = lambda tensor: any(storage_key(part) in changed for part in _flat(tensor))  # noqa: E731
         tensors = [
             (name, tensor)
             for name, tensor, form, _, _ in self.forms
@@ -228,9 +229,9 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     if wrappers.is_wrapper(tensor):
         return (tuple(tensor.shape),)
     if tensor.layout in _OF_SPARSE:
-        return tuple(tensor.shape), *(part.untyped_storage()._cdata for part in _flat(tensor))
+        return tuple(tensor.shape), *(storage_key(part) for part in _flat(tensor))
     laid_out = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
-    return *laid_out, tensor.dtype, tensor.untyped_storage()._cdata
+    return *laid_out, tensor.dtype, storage_key(tensor)
 
 
 def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
