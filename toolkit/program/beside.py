@@ -144,7 +144,7 @@ class Beside:
         if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
             return
         folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
-        self.call.unsaid = self.function.kept.write(folder, self.call, failed, self.function, given)
+        self.call.unsaid = self.function.kept.write(folder, self.call, failed, self.function, given, self.plain)
         self.call.repro = str(folder) if folder.exists() else ""
         self.shadow.write(self.call)
 
@@ -387,22 +387,25 @@ class Beside:
     # the program's own
 
     def now(self, result: Any) -> dict[str, Any]:
-        """The values that the program's own call left, named as eager's; empty where the call drew random numbers or
-        other processes took part."""
+        """The values that the program's own call left, named as eager's; empty where other processes took part."""
         replicas = self.start.reached.replicas
-        if self.drawn or (replicas and self.start.reached.backward) or any(map(_broadcasts, replicas)):
+        if (replicas and self.start.reached.backward) or any(map(_broadcasts, replicas)):
             return {}
         return self._left(leaves_of(result, "result"), self.asked.args, self.asked.kwargs, own=True)
 
     def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
-        """Compares the program's own call with eager: it may have used code compiled for an earlier call. `compiled`:
-        whether this call was seen to compile."""
+        """Compares the program's own call with eager: it may have used code compiled for an earlier call, or its own
+        random numbers, where the dtypes alone are compared. `compiled`: whether this call was seen to compile."""
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or comparing.SHARES in name}
-        compared, self.compared = self.compared, None
-        if self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows):
+        judged, self.compared = self.compared, None
+        if judged is None or any(row.verdict.failed for row in self.call.rows):
             return
-        left = {**eager, **named}
+
+        def compared(got: Left) -> CallRung:
+            return judged(got._replace(values=comparing.in_dtypes(eager, got.values)) if self.drawn else got)
+
+        left = {**eager, **(comparing.in_dtypes(eager, named) if self.drawn else named)}
         if not named or (len(left) == len(eager) and comparing.agree(eager, left)):
             return
         after = StartState(self.start.reached)
@@ -419,7 +422,7 @@ class Beside:
             layer = row.verdict.layer if self.call.first else "dynamo"
             row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer=layer)
             self.call.rows.append(row)
-            self.plain = True  # nothing is drawn, so the program's own way to draw is right, too
+            self.plain = True  # no number that is compared is drawn, so the program's own way to draw is right, too
             self._departs("", compared)
             if self.call.fresh == "departs":  # where it draws in eager's way it does not
                 row.rung = self.function.last

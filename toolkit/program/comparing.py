@@ -219,6 +219,16 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
     return f"{shown} {becomes}, eager leaves it as it was"
 
 
+def in_dtypes(eager: Values, got: Values) -> Values:
+    """The values of a run that drew other random numbers, with eager's numbers in the dtypes that the run left."""
+    both = {name: (eager[name], value) for name, value in got.items() if name in eager}
+    cast = {
+        name: want.to(have.dtype) if isinstance(want, torch.Tensor) and isinstance(have, torch.Tensor) else want
+        for name, (want, have) in both.items()
+    }
+    return got | cast
+
+
 def agree(eager: Values, got: Values) -> bool:
     """Whether two runs left the same values, bit for bit."""
     return all(

@@ -11,7 +11,7 @@ Python text, the reason names it and no program is written. Never raises into th
 For example:
 
     kept = FunctionCalls(step); kept.call(asked, start, ambient, set(), False)
-    kept.write(Path("found/repro"), call, row, rungs, {})  # -> ''
+    kept.write(Path("found/repro"), call, row, rungs, {}, False)  # -> ''
 """
 
 from __future__ import annotations
@@ -460,9 +460,11 @@ class FunctionCalls:
             depth = "    "
         return [*lines, depth + line]
 
-    def write(self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
+    def write(
+        self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor], plain: bool
+    ) -> str:
         """Writes the program; returns why that is impossible, or what the program lacks, else "". `given`: the
-        gradients that arrived at the results, for a departing backward. Where the program's own call departs, all
+        gradients that arrived at the results, for a departing backward; `plain`: it draws as the program did. Where the program's own call departs, all
         earlier calls are written, too, under its backend."""
         if self.why:
             return self.why
@@ -478,7 +480,8 @@ class FunctionCalls:
         tensors = dict(source.tensors) | {f"given_{at}": tensor for at, tensor in given.items()}
         asked = getattr(rungs.backend if own else without_cuda_graphs(rungs.backend), "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
-        options |= {"fallback_random": True} if DRAWN in call.notes or given or (own and not call.first) else {}
+        as_eager = (DRAWN in call.notes and not plain) or given or (own and not call.first)
+        options |= {"fallback_random": True} if as_eager else {}
         compiled = rungs.asked | ({"options": options} if rung == "inductor" and options else {})
         main = sys.modules["__main__"]
         settings = settings_of(main)

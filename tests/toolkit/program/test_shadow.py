@@ -672,6 +672,25 @@ def test_other_random_numbers_are_no_failure_and_hide_none(
     assert "Random numbers" not in shadowed.summary  # which is said of Inductor alone
 
 
+@pytest.mark.parametrize(("dtype", "verdict"), [(torch.float32, "fails"), (torch.float16, "ok")])
+def test_a_dtype_is_wrong_whichever_numbers_are_drawn(dtype: torch.dtype, verdict: str, tmp_path: Path) -> None:
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        def run(*args: torch.Tensor) -> Any:
+            results = gm(*args)
+            return results if fallback_random() else [torch.rand_like(each).to(dtype) for each in results]
+
+        return run
+
+    def fallback_random() -> bool:
+        return torch._inductor.config.fallback_random
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed, torch.no_grad():
+        torch.compile(lambda x: torch.rand_like(x) + 1, backend=backend)(torch.ones(64, dtype=torch.float16))
+    assert shadowed.verdict.verdict == verdict, shadowed.summary
+    said = "result: dtype is torch.float32, eager's is torch.float16"
+    assert (said in shadowed.summary) == (verdict == "fails"), shadowed.summary
+
+
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
     torch._dynamo.reset()  # all functions of torch's own share the code in which it counts compiles
 
