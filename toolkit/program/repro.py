@@ -464,8 +464,8 @@ class FunctionCalls:
         self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor], plain: bool
     ) -> str:
         """Writes the program; returns why that is impossible, or what the program lacks, else "". `given`: the
-        gradients that arrived at the results, for a departing backward; `plain`: it draws as the program did. Where the program's own call departs, all
-        earlier calls are written, too, under its backend."""
+        gradients that arrived at the results, for a departing backward; `plain`: it draws as the program did. Where
+        the program's own call departs, all earlier calls are written, too, under its backend."""
         if self.why:
             return self.why
         rung, own = (rungs.last, True) if row.rung == OWN else (row.rung, False)
