@@ -399,6 +399,8 @@ if __name__ == "__main__":
 '''
 
 
+RESERVED = frozenset(["T", *re.findall(r"^(?:def |import )?(\w+)(?: = |\(|$)", PROGRAM, re.MULTILINE)])
+"""The program's own names."""
 NO_TEXT = "it cannot be written as Python"
 MOST_BYTES = 256 << 20
 """Earlier calls with more bytes than this are not kept."""
@@ -410,7 +412,7 @@ class FunctionCalls:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         inner, _ = callable_of(function)
-        self.source = Source(getattr(inner, "__globals__", {}))
+        self.source = Source(getattr(inner, "__globals__", {}), RESERVED)
         self.calls: list[tuple[Any, int, list[str]]] = []
         self.settings: list[str] = []
         self.why = ""

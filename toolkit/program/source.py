@@ -77,10 +77,10 @@ class _HoldsItselfError(CannotSayError):
 class Source:
     """Collects the text of a function's calls. `definitions`: the user's functions and classes by name, after those
     that they need; `spaces`: name in the text -> the namespace and the key of a global that they read; `homes`: the
-    user's modules that have to be imported."""
+    user's modules that have to be imported; `reserved`: the names of the program into which the text goes."""
 
-    def __init__(self, known: dict[str, Any]) -> None:
-        self.known = known
+    def __init__(self, known: dict[str, Any], reserved: frozenset[str] = frozenset()) -> None:
+        self.known, self.reserved = known, reserved
         self.lines: list[str] = []
         self.definitions: dict[str, str] = {}
         self.imports: set[str] = {"import torch"}
@@ -94,7 +94,7 @@ class Source:
         self._alive: list[Any] = []
         self._last: dict[int, str] = {}
         self._copies: dict[int, torch.Tensor] = {}
-        self._taken = {"T", "torch"}
+        self._taken = {"T", "torch", *reserved}
         self._done: set[int] = set()
         self._late: list[tuple[Any, str, Any]] = []
         """Attributes left for later, since their values contain an object still being written: owner, name, value."""
@@ -432,7 +432,7 @@ class Source:
 
     def _name_of(self, stem: str, value: Any, taken: Collection[str] = ()) -> str:
         """A name for a definition: the stem, numbered where another definition has it."""
-        return _unused(stem, taken, [name for name, of in self._defined.items() if of is not value])
+        return _unused(stem, taken, self.reserved, [name for name, of in self._defined.items() if of is not value])
 
     def _define(self, name: str, value: Any, text: str) -> None:
         if self._defined.setdefault(name, value) is not value:
@@ -490,9 +490,10 @@ class Source:
         code = getattr(value, "__code__", None)
         closed = getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))
         if not defined or closed or _made_by(value):
-            first, key = self.spaces.setdefault(name, (space, name))
-            if first.get(key) is space[name]:
-                return ""
+            if name not in self.reserved:
+                first, key = self.spaces.setdefault(name, (space, name))
+                if first.get(key) is space[name]:
+                    return ""
             if _is_constant(value):
                 return f"({self.text(value, name)})"
             known = (other for other, (held, key) in self.spaces.items() if held is space and key == name)
@@ -500,7 +501,7 @@ class Source:
             self.spaces[other] = (space, name)
             return other
         text = self.text(value, name)
-        if text == name or self._defined.get(name, value) is not value:
+        if text == name or name in self.reserved or self._defined.get(name, value) is not value:
             return "" if text == name else text
         self._define(name, value, f"{name} = {text}")
         return ""

@@ -44,12 +44,12 @@ real = guards.GuardBuilder.EQUALS_MATCH
 def none(self, guard, *rest, **named):
     return None if "scale" in guard.name else real(self, guard, *rest, **named)
 guards.GuardBuilder.EQUALS_MATCH = guards.GuardBuilder.CONSTANT_MATCH = none
-scale = 2
-def helper(x):
-    return x * scale
+scale, T = 2, torch.zeros(8)
+def whole(x):  # a name that the repro has, too
+    return x * scale + T
 @torch.compile(backend="eager")
 def step(x):
-    return helper(x).sin() + 1
+    return whole(x).sin() + 1
 x = torch.ones(8, 8)
 for scale in (2, 3):
     step(x)
