@@ -89,11 +89,12 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
     failed = triaged.verdict.failed
     code = (0 if repro.says == "shows" else 1) if failed or triaged.verdict.verdict in ("ok", "rounding") else 4
     tried = shlex.join(["python", shown_path(Path(repro.path))]) if repro.says == "shows" else ""
+    following = [tried] if tried else triaged.verdict.next if failed else []
     issue = write_issue(triaged, repro, Path(triaged.folder)) if tried else None
     if as_json:
         done = {"event": "done", **triaged.verdict.flat(), **repro.plain(), "queries": asked}
         done |= {"issue": str(issue) if issue else None}
-        emit(done | ({"next": [tried]} if tried else {}), as_json=True)
+        emit(done | ({"next": following} if following else {}), as_json=True)
         return code
     say(triaged.verdict.reason or triaged.summary)
     if failed:
@@ -102,6 +103,8 @@ def cut_repro(triaged: ProgramTriage, max_time_s: float | None, as_json: bool) -
         say(f"issue: {shown_path(issue)}")
         say(f"try it: {tried}")
         emit(repro.path, as_json=False)
+    elif following:
+        say(f"next: {following[0]}")
     return code
 
 

@@ -41,6 +41,7 @@ from .judging import MEANS, JudgedCall
 TIMES, LIMIT_S, LEAST_S = 3, 600.0, 60.0
 """LEAST_S: how much of a long limit is kept for the graphs of a call that departs, and for its repro."""
 WITHOUT = "--without-fault"
+_OVER = "the time was over before all of its runs ended (see --max-time)"
 
 
 class Repro(msgspec.Struct, frozen=True):
@@ -128,7 +129,8 @@ def shown(program: Path, python: str, until: float = math.inf) -> Repro:
     try:
         (first,) = run(1)
         if first.code != BUG:
-            ends = f"it ends with {first.code}" if first.code is not None else f"over {time.monotonic() - began:.0f} s"
+            over = f"{_OVER}: {time.monotonic() - began:.0f} s were left"
+            ends = f"it ends with {first.code}" if first.code is not None else over
             last = first.output.strip().splitlines()[-1:] or [ends]
             return Repro("passes", str(program), (first.code,), printed=first.output, why=last[0][:300])
         codes = (first.code, *(other.code for other in run(TIMES - 1)))
@@ -138,7 +140,7 @@ def shown(program: Path, python: str, until: float = math.inf) -> Repro:
     says = "shows" if codes == (BUG,) * TIMES and off == GONE else "passes"
     why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
     if None in (off, *codes):
-        why = "the time was over before all of its runs ended (see --max-time)"
+        why = _OVER
     return Repro(says, str(program), codes, off, first.output, why)
 
 

@@ -132,7 +132,8 @@ def triage_program(
         if triaged.repro.says != "shows" and not triaged.interrupted:  # minify has nothing to start from
             look = [f"graphdbg ls {shlex.quote(at.run)}"] if at.run else []
             others = [step for step in triaged.verdict.next if not step.startswith("graphdbg minify -- ")]
-            steps = others or look or (longer if program.late else [])
+            late = None in triaged.repro.codes
+            steps = longer if late else others or look or (longer if program.late else [])
             triaged.verdict = msgspec.structs.replace(triaged.verdict, next=steps)
     elif at is not None and at.repro and shown:
         shutil.rmtree(at.repro, ignore_errors=True)  # the graph shows the failure; the repro was not tried

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import runpy
 import sys
 from collections.abc import Callable
@@ -217,6 +218,17 @@ def test_what_was_cut_before_an_interrupt_is_kept(tmp_path: Path, monkeypatch: p
     triaged = ProgramTriage(verdict, [], {}, ["python", "train.py"], str(tmp_path), repro=shows)
     assert command.cut_repro(triaged, None, as_json=False) == 130
     assert "def leaves" not in program.read_text() and "unused" in program.read_text()
+
+
+def test_what_no_repro_shows_has_a_next_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    longer = "graphdbg triage --max-time 400 -- python train.py"
+    verdict = Verdict("fails", "wrong_numbers", "compiler", "dynamo", "it is off", next=[longer])
+    late = Repro("passes", str(tmp_path / "repro.py"), (None,), why="the time was over")
+    triaged = ProgramTriage(verdict, [], {}, ["python", "train.py"], str(tmp_path), repro=late)
+    assert command.cut_repro(triaged, None, as_json=False) == 1
+    assert f"next: {longer}" in capsys.readouterr().err
+    assert command.cut_repro(triaged, None, as_json=True) == 1
+    assert json.loads(capsys.readouterr().out)["next"] == [longer]
 
 
 def test_options_are_checked_before_the_program_runs(

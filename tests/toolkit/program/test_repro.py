@@ -754,3 +754,4 @@ def test_a_repro_that_does_not_end_in_the_time_is_no_proof(tmp_path: Path) -> No
     began = time.monotonic()
     repro = shown(program, sys.executable, began + 1.0)
     assert (repro.says, repro.codes) == ("passes", (None,)) and time.monotonic() - began < 30
+    assert "the time was over before all of its runs ended (see --max-time): " in repro.sentence
