@@ -191,6 +191,8 @@ class Beside:
         @functools.cache
         def noise(count: int) -> dict[str, Any]:
             samples = [sample(seed) for seed in range(count)]
+            if all(left.error is not None for left in samples):
+                note(f"what rounding may do is not known: a run for it raises {comparing.said(samples[0].error)}")
             rounding = comparing.noise_of(eager.values, [left.values for left in samples if left.error is None])
             self.function.levels.update(comparing.levels_of(part, eager.values, rounding))
             return rounding

@@ -30,6 +30,7 @@ from ..judging.comparing import ALLOWANCE, EXACT, MULTIPLIES, SUMS, TF32
 from ..judging.missing import missing
 from ..live.eager import EagerMode
 from ..live.execution import same_bits
+from ..live.torch_state import is_fake
 from ..numerics.comparison import compare
 from ..numerics.measures import EAGERS, Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.signature import inside
@@ -444,7 +445,9 @@ def _wider(value: Any) -> Any:
 
 
 def _dense(value: Any) -> bool:
-    plain = is_float(value) and not value.is_complex() and value.element_size() > 1 and value.numel() > 0
+    if not is_float(value) or is_fake(value):  # eager's flex attention traces its score function
+        return False
+    plain = not value.is_complex() and value.element_size() > 1 and value.numel() > 0
     return plain and not value.is_meta and not value._is_zerotensor()  # autograd's zero tensors have no memory
 
 

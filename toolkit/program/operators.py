@@ -32,6 +32,7 @@ from .. import torch_private as t
 from ..debug_nop.checking import checked
 from ..live.eager import EagerMode, fill
 from ..live.execution import settle
+from ..live.torch_state import is_fake
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .reach import user_place
 
@@ -197,11 +198,11 @@ class Tracing(EagerMode):
 def _number(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value if isinstance(value, (int, float, str, bool, type(None))) else str(type(value))
-    if value.layout != torch.strided or not value.numel():
+    if value.layout != torch.strided or is_fake(value) or not value.numel():
         return tuple(value.shape)
     plain = value.detach()
     plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
-    bits = plain.contiguous().flatten().view(torch.uint8).to(torch.int64)
+    bits = plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8).to(torch.int64)
     weights = torch.arange(1, bits.numel() + 1, device=bits.device) % 1_000_003
     return tuple(value.shape), int((bits * weights).sum())
 

@@ -18,6 +18,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import nop
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.attention import flex_attention
 from torch.nn.parallel import DistributedDataParallel
 
 import graphdbg
@@ -689,6 +690,20 @@ def test_a_dtype_is_wrong_whichever_numbers_are_drawn(dtype: torch.dtype, verdic
     assert shadowed.verdict.verdict == verdict, shadowed.summary
     said = "result: dtype is torch.float32, eager's is torch.float16"
     assert (said in shadowed.summary) == (verdict == "fails"), shadowed.summary
+
+
+def test_rounding_is_known_of_what_eager_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)  # its backward: on a GPU alone
+    q, k, v = (torch.randn(1, 1, 128, 8, requires_grad=True) for _ in range(3))
+
+    def gradients(mode: Any) -> Any:
+        with mode:
+            result = flex_attention.flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + (i - j))
+            return torch.autograd.grad(result.square().mean(), (q, k, v))
+
+    plain, moved = gradients(contextlib.nullcontext()), gradients(Rounding(0))
+    assert all(1e-8 < float((a - b).norm() / b.norm()) < 1e-3 for a, b in zip(moved, plain, strict=True))
+    assert not first_difference(gradients)
 
 
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
