@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import torch
 
+from graphdbg.toolkit.launching import alone
 from graphdbg.toolkit.launching.alone import against_interpreter, flat, view
 from graphdbg.toolkit.launching.launches import TensorLayout
 
@@ -72,6 +78,28 @@ def test_noise_is_allowed_where_the_result_itself_moves_as_much() -> None:
     result = against_interpreter(torch.zeros(8), want, have, have + 2e-10)
     assert result.ok and "rounding" in result.why
     assert not against_interpreter(torch.zeros(8), want, want + 1e-6, want + 1e-6 + 2e-10).ok
+
+
+@pytest.mark.parametrize(("source", "excused"), [("tl.store(p, x)", False), ("tl.atomic_add(p, x)", True)])
+def test_a_kernel_that_races_is_not_excused_by_rounding(
+    source: str, excused: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    winners = itertools.cycle([1.0, 2.0, 2.0])  # which of two threads writes last
+    as_bytes = lambda value: torch.full((4,), value).view(torch.uint8)  # noqa: E731
+    monkeypatch.setattr(alone, "require", lambda _: None)
+    monkeypatch.setattr(alone, "loaded", lambda *_: None)
+    monkeypatch.setattr(alone, "restricted", lambda *_: None)
+    monkeypatch.setattr(alone, "run", lambda *_: {0: as_bytes(next(winners))})
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
+    layout = TensorLayout("float32", (4,), (1,), 0, 0)
+    written = SimpleNamespace(argument="out", buffer="buf0", node="sum_1", eager="", truth="")
+    storage = SimpleNamespace(before="b", after="a")
+    launch: Any = SimpleNamespace(kernel="k", written=[written], tensors={"out": layout}, storages=[storage])
+    tensors = {"b": as_bytes(0.0).numpy().tobytes(), "a": as_bytes(1.5).numpy().tobytes()}
+    known: Any = SimpleNamespace(source=lambda _: source, tensors=tensors)
+    monkeypatch.setattr(alone.JudgedLaunch, "of", lambda launch, where, rows: rows)
+    (row,) = cast("list[Any]", alone.launched(launch, known, tmp_path))
+    assert row.interpreter.ok is excused
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.float8_e4m3fn, torch.bool, torch.complex64])
