@@ -401,7 +401,13 @@ class Beside:
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or comparing.SHARES in name}
         judged, self.compared = self.compared, None
-        if judged is None or any(row.verdict.failed for row in self.call.rows):
+        failed = [row for row in self.call.rows if row.verdict.failed]
+        for row in failed:  # a rung draws random numbers as eager does
+            if values and row.verdict.reason.endswith(comparing.NOT_EAGER):
+                reason = f"{row.verdict.reason}, nor does the program's own call"
+                row.verdict = msgspec.structs.replace(row.verdict, reason=reason)
+                self.shadow.write(self.call)
+        if judged is None or failed:
             return
 
         def compared(got: Left) -> CallRung:

@@ -48,6 +48,7 @@ _ROUNDED = "differs as rounding alone may move it"
 _ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
 SHARES = " shares the memory of "
+NOT_EAGER = "; eager does not"
 """In keys: that a result requires grad, or is a view of what the call was given or holds."""
 
 OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
@@ -325,7 +326,7 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
     if eager.error is None:
         if got.error is not None and (lacking := missing(got.error)):
             return skipped(lacking)
-        verdict = fails("crash", key, f"it raises {said(got.error)}; eager does not")
+        verdict = fails("crash", key, f"it raises {said(got.error)}{NOT_EAGER}")
         return msgspec.structs.replace(verdict, where=Where(line=line)) if (line := user_line(got.error)) else verdict
     if got.error is None:
         return fails("missing_error", key, f"it raises nothing; eager raises {said(eager.error)}")
