@@ -426,7 +426,7 @@ def _boundary(wide: GraphRow, narrowest: GraphRow, inner: Sequence[GraphRow], ve
         return f"{wide.id} fails; {', '.join(others) or 'the graphs inside it could not be judged'}." if inner else ""
     sound = f"{right[0]} is right in itself" if len(right) == 1 else f"{' and '.join(right)} are right in themselves"
     between = (
-        "they fail together alone, or a pass that Inductor runs on the whole graph is to blame"
+        "they fail only together, or a pass that Inductor runs on the whole graph is to blame"
         if verdict.layer not in ("dynamo", "aot_autograd", "decomposition")
         else "the fault is between the two stages (a decomposition, a joint pass or the partition)"
     )

@@ -318,7 +318,7 @@ def _inner(id: str, kind: str = "") -> GraphRow:
         ([], "inductor", ""),
         ([_inner("b", "crash")], "inductor", "a fails; b fails in another way (fails: crash)."),
         ([_inner("b"), _inner("c")], "decomposition", "a fails, b and c are right in themselves: the fault is between"),
-        ([_inner("b"), _inner("c")], "inductor", "a fails, b and c are right in themselves: they fail together alone"),
+        ([_inner("b"), _inner("c")], "inductor", "a fails, b and c are right in themselves: they fail only together"),
     ],
 )
 def test_what_is_said_of_the_graphs_inside_one(inner: list[GraphRow], layer: Any, says: str) -> None:
