@@ -29,7 +29,7 @@ from graphdbg.minifier.events import (
     from_json,
 )
 from graphdbg.minifier.minified import Minified
-from graphdbg.minifier.progress.outcome import sentences
+from graphdbg.minifier.progress.outcome import sentences, summary
 from graphdbg.minifier.progress.plain import PlainLines, render
 from graphdbg.minifier.progress.telling import doing, queries_text
 from graphdbg.minifier.search.problem import Answer, Ruling
@@ -195,4 +195,4 @@ def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     ],
 )
 def test_the_first_line_says_whether_a_repro_shows_it(report: dict[str, str | None], line: str) -> None:
-    assert sentences(Minified(3, [], None, 2, 8), report)[0] == line
+    assert sentences(summary(Minified(3, [], None, 2, 8), report))[0] == line

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.text import Text
 
@@ -23,7 +24,7 @@ from ....minifier.events import QueryAnswered
 from ....minifier.minified import Also
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import NUMBERS_ONLY, AtomNames, Line, difference, parsed, state, whole
-from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
+from ....minifier.progress.outcome import ended, others_on_disk, sentences_afterwards
 from ....minifier.progress.watched import Watched
 from ....minifier.story import Story
 from ....toolkit.verdicts.verdict_words import query_words
@@ -53,16 +54,16 @@ class Looked:
     """The candidate that the shown one is compared with; empty: it is shown whole."""
     output: tuple[str, list[str]] = ("", [])
     """Of the query that runs: its stage, the last lines that it printed."""
-    outcome: Conclusion | None = None
+    done: dict[str, Any] | None = None
     repro: str = ""
     """The text of repro.py."""
     others: list[Also] = field(default_factory=list[Also])
 
     def look_at_disk(self, watched: Watched) -> None:
         """Reads the result and the other failures; called in a thread."""
-        self.outcome = outcome_of(watched.out, watched.story)
+        self.done = done = ended(watched.out, watched.story)
         with contextlib.suppress(OSError, GraphdbgError):
-            self.repro = opening.read_text(self.outcome.repro) if self.outcome.repro else ""
+            self.repro = opening.read_text(done["repro_path"]) if done["repro_path"] else ""
         self.others = others_on_disk(watched.out)
 
 
@@ -198,16 +199,16 @@ def _said(watched: Watched, looked: Looked) -> list[Text]:
 
 
 def _result(watched: Watched, looked: Looked) -> list[Text]:
-    if looked.outcome is None or watched.state in ("starting", "running"):
+    if looked.done is None or watched.state in ("starting", "running"):
         return [Text("it has not ended yet", "dim")]
-    first, *rest = [Text(plain(line)) for line in looked.outcome.sentences()]
+    first, *rest = [Text(plain(line)) for line in sentences_afterwards(looked.done)]
     first.stylize("bold")
     head = next((head for head in ("\ndef graph(", "\nimport ") if head in looked.repro), "")
     program = looked.repro[looked.repro.find(head) + 1 :] if head else looked.repro
     code = [Text(plain(line), "cyan") for line in program.splitlines() if line.strip()]
     more = [Text(f"... {counted(len(code) - SHOWN, 'more line')}", "dim")] if len(code) > SHOWN else []
     keys = "y  copy the repro    2  its graph    6  the report" if code else "2  its graph    6  the report"
-    return [first, *code[:SHOWN], *more, Text(keys if looked.outcome.case else "", "dim"), *rest]
+    return [first, *code[:SHOWN], *more, Text(keys if looked.done["case"] else "", "dim"), *rest]
 
 
 VIEWS = (
