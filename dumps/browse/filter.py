@@ -22,7 +22,7 @@ from typing import Any
 
 from .. import short
 from ..errors import UsageError
-from .table import GraphView, Steps, pieces, strided, tensors
+from .table import GraphView, strided, tensors
 
 TEXT_KEYS = ("op", "name", "dtype", "shape", "stride", "device", "module", "file", "code", "kernel")
 NUMBER_KEYS = ("users", "inputs", "bytes", "flops", "index", "seq")
@@ -203,23 +203,15 @@ ORDER = ("users", "bytes", "index", "dtype", "shape", "module", "op", ANYWHERE)
 """Cheap terms first; other keys come last."""
 
 
-def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
+def matching(view: GraphView, terms: Sequence[Term]) -> Sequence[int] | None:
     """Finds the nodes for which all terms hold, in order; None where there is no term. Raises FilterError."""
     if not terms:
         return None
     ranked = sorted(terms, key=lambda term: ORDER.index(term.key) if term.key in ORDER else len(ORDER))
-    narrows: list[Narrow] = []
-    for term in ranked:
-        narrows.append(narrow(view, term))
-        yield
-    matching_rows: list[int] = []
-    for piece in pieces(range(len(view))):
-        rows: Sequence[int] = piece
-        for step in narrows:
-            rows = step(rows)
-        matching_rows.extend(rows)
-        yield
-    return matching_rows
+    rows: Sequence[int] = range(len(view))
+    for step in [narrow(view, term) for term in ranked]:
+        rows = step(rows)
+    return rows
 
 
 def narrow(view: GraphView, term: Term) -> Narrow:
@@ -377,7 +369,7 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
         "inputs": lambda row: len(view.inputs(row)),
         "flops": view.flops,
         "index": lambda row: row,
-        "seq": lambda row: table.seq_nr[row] if view.whole else None,
+        "seq": lambda row: table.seq_nr[row],
         "users": table.users.__getitem__,
         "bytes": table.size_bytes.__getitem__,
     }
