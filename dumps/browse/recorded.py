@@ -108,7 +108,7 @@ class Recorded:
         """Reads a list that is written after the nodes; empty where the field is missing."""
         data = self._data
         mark = f',"{key}":['.encode()
-        place = _find_last(data, mark)
+        place = data.rfind(mark)
         tail = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
         return tail or []
 
@@ -121,15 +121,6 @@ def _find(data: bytes, mark: bytes, start: int = 0) -> int:
     """The position of a mark, as from `data.find`, searched in slices."""
     for place in range(start, len(data), _SLICE):
         at = data.find(mark, place, place + _SLICE + len(mark))
-        if at >= 0:
-            return at
-    return -1
-
-
-def _find_last(data: bytes, mark: bytes) -> int:
-    """The last position of a mark, as from `data.rfind`, searched in slices."""
-    for end in range(len(data), 0, -_SLICE):
-        at = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
         if at >= 0:
             return at
     return -1
