@@ -25,10 +25,10 @@ from ....minifier.minified import Also
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import NUMBERS_ONLY, AtomNames, Line, difference, parsed, state, whole
 from ....minifier.progress.outcome import ended, others_on_disk, sentences_afterwards
+from ....minifier.progress.plot import mark_of
 from ....minifier.progress.watched import Watched
 from ....minifier.story import Story
 from ....toolkit.verdicts.verdict_words import query_words
-from ...widgets.plot import Marks, Picture, Series
 from ...widgets.texts import Made
 
 SHOWN = 24
@@ -160,18 +160,13 @@ def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
     return Made(len(queries), lambda index: _query(queries[index], ascii_only), QUERY_WIDTH)
 
 
-def _mark(query: QueryAnswered, ascii_only: bool) -> tuple[str, str]:
-    said = query_words(query.verdict)
-    return (said.letter if ascii_only else said.mark), said.style
-
-
 def _query(query: QueryAnswered, ascii_only: bool) -> Text:
     said = query_words(query.verdict)
     nodes, size = counted(query.nodes, "node", form=">7"), size_text(query.input_bytes)
     numbers = f"{nodes:<13} {size:>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.queries:>4} ")
-    text.append(*_mark(query, ascii_only))
+    text.append(*mark_of(query, ascii_only))
     text.append(f" {numbers}  {query.step:<12} {said.was}{known}", "bold" if query.improved else "")
     if query.verdict not in ("same", "pass") and query.signature:
         text.append(f": {plain(query.signature)}", "dim")
@@ -220,20 +215,3 @@ VIEWS = (
     ListView("Log", _said, count=lambda watched, looked: len(watched.story.said)),
     ListView("Result", _result),
 )
-
-
-def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
-    """The numbers of a followed minification as a picture."""
-    story = watched.story
-    if not story.points:
-        return Picture()
-    nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
-    tens = [10**power for power in range(1, 12)]
-    ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
-    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
-    if max(sizes) > 1:
-        powers = [1 << power for power in range(5, 40, 5)]
-        ticks = {size: size_text(size, digits=0) for size in powers if size < max(sizes)}
-        series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
-    turns = [(query, step) for query, step in story.turns if query < len(story.points)]
-    return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns, list(story.times)))
