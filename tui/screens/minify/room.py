@@ -239,20 +239,19 @@ class MinifyRoom(ViewsRoom):
             return
         self._looking = True
 
-        def look() -> tuple[Bite | None, BaseException | None]:
-            try:
-                self.looked.output = watched.output()
-                return watched.look(), None
-            except Exception as error:  # noqa: BLE001 - reported by `take`
-                return None, error
+        def look() -> Bite:
+            self.looked.output = watched.output()
+            return watched.look()
 
-        self.work(look, lambda seen: self._take(watched, *seen), doing="follow")
+        def failed(error: BaseException) -> None:
+            self._looking = False
+            self.trouble(error, doing="follow")
 
-    def _take(self, watched: Watched, bite: Bite | None, error: BaseException | None) -> None:
+        self.work(look, lambda bite: self._take(watched, bite), doing="follow", on_error=failed)
+
+    def _take(self, watched: Watched, bite: Bite) -> None:
         self._looking = False
-        if error is not None:
-            raise error
-        if watched is not self.watched or bite is None:
+        if watched is not self.watched:
             return
         changed = watched.take(bite)
         if watched.state != self._last_state:
