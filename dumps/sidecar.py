@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -179,7 +179,6 @@ class Table(msgspec.Struct):
 COLUMNS = tuple(name for name in Table.__struct_fields__ if name not in ("format", "strings"))
 _TYPES: dict[str, Any] = get_type_hints(Table)
 _TEXTS = ("op", "target", "dtype", "shape", "stride", "device", "module", "where", "code")
-INPUTS_AT_ONCE = 20_000
 
 
 class _Head(msgspec.Struct):
@@ -262,13 +261,7 @@ def encode(record: GraphRecord) -> bytes:
 
 def read_table(path: Path) -> Table:
     """Reads table.msgpack; raises UnreadableError for a file that is damaged or newer."""
-    *_, table = (table for table, _ in reading(read_bytes(path), str(path)))
-    return table
-
-
-def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator[tuple[Table, str]]:
-    """Reads the bytes of table.msgpack column by column, in slices; yields the table so far, and the name of the column
-    read last."""
+    data, where = read_bytes(path), str(path)
     try:
         head = msgspec.msgpack.decode(data, type=_Head)
         raw = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
@@ -276,25 +269,20 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         raise _damaged(where, str(error)) from error
     refuse_format(head.format, where)
     table = Table(head.format, head.strings)
-    count = -1
-    for name in order:
+    for name in COLUMNS:
         try:
             column: list[Any] = msgspec.msgpack.decode(raw.get(name, b"\x90"), type=_TYPES[name])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _damaged(where, str(error).replace("`$", f"`$.{name}")) from error
-        count = len(column) if count < 0 else count
+        setattr(table, name, column)
         texts = column if name in _TEXTS else []
-        if len(column) != count or (texts and not 0 <= min(texts) <= max(texts) < len(table.strings)):
+        if len(column) != len(table.name) or (texts and not 0 <= min(texts) <= max(texts) < len(table.strings)):
             raise _damaged(where, "its columns do not fit together")
         if name in ("shape", "stride"):
             _check_dims(where, name, table.strings, set(column))
-        setattr(table, name, column)
-        yield table, name
-    for start in range(0, count, INPUTS_AT_ONCE):
-        part = table.inputs[start : start + INPUTS_AT_ONCE]
-        if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(part, start)):
-            raise _damaged(where, "a node uses a later node")
-        yield table, order[-1]
+    if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(table.inputs)):
+        raise _damaged(where, "a node uses a later node")
+    return table
 
 
 def _check_dims(where: str, name: str, strings: list[str], used: set[int]) -> None:

@@ -290,8 +290,7 @@ class SavedGraph(Displayed):
 
     @property
     def has_table(self) -> bool:
-        """Whether there is a table.msgpack; otherwise the whole graph.json is read, which takes a while and does not
-        pause."""
+        """Whether there is a table.msgpack; otherwise the whole graph.json is read, which takes a while."""
         return stored(self.path / sidecar.TABLE) is not None
 
     @cached_property

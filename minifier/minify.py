@@ -368,7 +368,7 @@ def minify_saved(
     if life.made and trust.trusted(path):
         trust.bind(out)
     try:
-        with ExitStack() as stack, heartbeat.listening(said):
+        with ExitStack() as stack, heartbeat.beating(said, times=False):
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}
             log.begin(_header(saved, options), about, resume=resume)
             publish(Started(named or shown_path(path), str(out), options.to_json(), log.known))

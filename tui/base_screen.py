@@ -125,8 +125,17 @@ class BaseScreen(Screen[R]):
         several = len(known) > 1 and shown_error in known
         self.panel.show(shown_error, f"{known.index(shown_error) + 1}/{len(known)}" if several else "")
 
-    def work(self, function: Callable[[], T], then: Callable[[T], object], *, group: str = "", doing: str = "") -> None:
-        """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.
+    def work(
+        self,
+        function: Callable[[], T],
+        then: Callable[[T], object],
+        *,
+        group: str = "",
+        doing: str = "",
+        on_error: Callable[[BaseException], object] | None = None,
+    ) -> None:
+        """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel, or to
+        `on_error`.
 
         A later call with the same `group` discards the result of an earlier one. The thread never keeps the workbench
         from ending: a read that hangs (a network drive) is left behind.
@@ -139,7 +148,7 @@ class BaseScreen(Screen[R]):
             except Exception as error:  # noqa: BLE001 - shown in the panel
                 again: Any = lambda: self.work(function, then, group=group, doing=doing)  # noqa: E731
                 if self.is_attached:
-                    self.trouble(error, doing=doing, retry=again)
+                    on_error(error) if on_error else self.trouble(error, doing=doing, retry=again)
             else:
                 if self.is_attached and not is_leaving(self):
                     self.guarded(lambda: then(result), doing=doing)

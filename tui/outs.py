@@ -14,7 +14,7 @@ from ..dumps.browse.listing import ListingLine
 from ..dumps.errors import GraphdbgError
 from ..dumps.wording import ago_text, counted
 from ..minifier.progress import telling
-from ..minifier.progress.outcome import outcome_of
+from ..minifier.progress.outcome import ended, sentences_afterwards
 from ..minifier.progress.watched import Watched
 from .here import is_out
 from .job_files import option, recent
@@ -70,7 +70,7 @@ class Outs:
         watched = self._watched[name]
         if watched.state != "ended":
             return telling.facts(watched, time.time())
-        return [telling.standing(watched, time.time()), *outcome_of(watched.out, watched.story).sentences()]
+        return [telling.standing(watched, time.time()), *sentences_afterwards(ended(watched.out, watched.story))]
 
     def _line(self, name: str, watched: Watched) -> ListingLine:
         line = ListingLine(f"out {name}", "out", name, 1, target=name, path=Path(name))

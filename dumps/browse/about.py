@@ -31,18 +31,17 @@ meta     partitioner_tag = 'is_forward'
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..errors import BadValueError, GraphdbgError, NoSuchNodeError, UsageError
-from ..reading import read_bytes
 from ..schema import STAGES as STAGE_NAMES
 from ..short import row_value
-from ..sidecar import COLUMNS, TABLE, NodeRow, reading
+from ..sidecar import NodeRow
 from ..store import SavedGraph
 from ..walk import Frame
 from . import near
@@ -52,7 +51,9 @@ from .partner import Partner, graph_of, partners
 from .recorded import Recorded
 from .search import alike
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
-from .table import GraphView, T, finish
+from .table import GraphView
+
+T = TypeVar("T")
 
 _TRACED = ("dynamo", "pre_grad")
 """Stages before AOTAutograd, which renames all nodes."""
@@ -211,40 +212,6 @@ def _why_none(mine: str, stage: str) -> str:
     return "no node there is known to be this one"
 
 
-LATER = ("device", "seq_nr", "code", "inputs")
-"""Columns that are not needed to show rows; the largest is the last."""
-
-_FIRST = tuple(name for name in COLUMNS if name not in LATER)
-
-
-def sidecar_bytes(saved: SavedGraph) -> bytes:
-    """The bytes of table.msgpack. Reading releases the interpreter lock, so a thread can do it."""
-    return read_bytes(saved.path / TABLE)
-
-
-def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView | None, None, GraphView]:
-    """Reads a graph's table in slices: yields None, once the view when rows can be shown, then None again; returns the
-    complete view.
-
-    `data`: the bytes of table.msgpack, if already read. Raises UnreadableError as `SavedGraph.table` does.
-    """
-    if "table" in saved.__dict__ or not saved.has_table:
-        view = GraphView(saved.table)
-        yield view
-        return view
-    if data is None:
-        data = sidecar_bytes(saved)
-    view = None
-    for table, name in reading(data, str(saved.path / TABLE), (*_FIRST, *LATER)):
-        first = view is None and name == _FIRST[-1]
-        view = GraphView(table, whole=False) if first else view
-        yield view if first else None
-    assert view is not None
-    view.whole = True
-    saved.__dict__["table"] = view.table
-    return view
-
-
 def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
     """The error for a node that does not exist, with similar names."""
     near = alike(names, name)
@@ -355,7 +322,7 @@ class About:
 
     def __init__(self, saved: SavedGraph, view: GraphView | None = None) -> None:
         self.saved = saved
-        self.view = view if view is not None else finish(loading(saved))
+        self.view = view if view is not None else GraphView(saved.table)
         self.lock = RLock()
         self.recorded = Recorded(saved)
         self.related = Related(saved)

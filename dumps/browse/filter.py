@@ -22,7 +22,7 @@ from typing import Any
 
 from .. import short
 from ..errors import UsageError
-from .table import GraphView, Steps, pieces, strided, tensors
+from .table import GraphView, strided, tensors
 
 TEXT_KEYS = ("op", "name", "dtype", "shape", "stride", "device", "module", "file", "code", "kernel")
 NUMBER_KEYS = ("users", "inputs", "bytes", "flops", "index", "seq")
@@ -190,8 +190,8 @@ def pointed(text: str, error: FilterError) -> str:
     return f"{text}\n{' ' * error.start}{'^' * max(1, min(error.end, len(text)) - error.start)}"
 
 
-Narrow = Callable[[Sequence[int]], list[int]]
-"""Takes nodes, and returns those for which a term holds."""
+Holds = Callable[[int], bool]
+"""Whether a term, but for its negation, holds for a node."""
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le, "=": eq, "!=": ne}
 DTYPES = {
@@ -203,27 +203,18 @@ ORDER = ("users", "bytes", "index", "dtype", "shape", "module", "op", ANYWHERE)
 """Cheap terms first; other keys come last."""
 
 
-def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
+def matching(view: GraphView, terms: Sequence[Term]) -> Sequence[int] | None:
     """Finds the nodes for which all terms hold, in order; None where there is no term. Raises FilterError."""
     if not terms:
         return None
     ranked = sorted(terms, key=lambda term: ORDER.index(term.key) if term.key in ORDER else len(ORDER))
-    narrows: list[Narrow] = []
-    for term in ranked:
-        narrows.append(narrow(view, term))
-        yield
-    matching_rows: list[int] = []
-    for piece in pieces(range(len(view))):
-        rows: Sequence[int] = piece
-        for step in narrows:
-            rows = step(rows)
-        matching_rows.extend(rows)
-        yield
-    return matching_rows
+    rows: Sequence[int] = range(len(view))
+    for term, holds in [(term, _test(view, term)) for term in ranked]:
+        rows = [row for row in rows if holds(row) is not term.negated]
+    return rows
 
 
-def narrow(view: GraphView, term: Term) -> Narrow:
-    """The term as a function that selects nodes."""
+def _test(view: GraphView, term: Term) -> Holds:
     if term.key in VALUE_KEYS and not view.values:
         fix = "press 4 to replay the graph, which fills them in"
         raise FilterError("there are no values yet", fix, start=term.start, end=term.end)
@@ -237,13 +228,13 @@ def narrow(view: GraphView, term: Term) -> Narrow:
     return _by_one(view, term)
 
 
-def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
+def _by_text(view: GraphView, term: Term, column: str) -> Holds:
     """A term on a column of interned texts: matches each distinct text once, then compares positions."""
-    fits, negated = _fits(view, term), term.negated
+    fits = _fits(view, term)
     texts = {at for at in view.distinct(column) if fits(at)}
     kinds = {at for at in view.distinct("op") if fits(at)} if term.key == "op" else set[int]()
     values, ops = view.column(column), view.table.op
-    return lambda rows: [row for row in rows if (values[row] in texts or ops[row] in kinds) is not negated]
+    return lambda row: values[row] in texts or ops[row] in kinds
 
 
 def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
@@ -319,7 +310,7 @@ def _size_fits(size: Any, dim: str) -> bool:
     return False
 
 
-def _by_stride(view: GraphView, term: Term) -> Narrow:
+def _by_stride(view: GraphView, term: Term) -> Holds:
     words = {part.lower() for part in term.alternatives}
     odd = words & {"noncontiguous", "non-contiguous", "strided", "!"}
     even = words & {"contiguous"}
@@ -332,32 +323,26 @@ def _by_stride(view: GraphView, term: Term) -> Narrow:
         any_fits = any(_shape_fits(wanted_steps, dims) for wanted_steps in tensors(steps) for dims in wanted)
         if (odd or even) and steps is not None and not any_fits:
             any_fits = bool(odd) if strided(view.shape_of(shape), steps) else bool(even)
-        return any_fits is not term.negated
+        return any_fits
 
-    return lambda rows: [row for row in rows if fits(shapes[row], strides[row])]
+    return lambda row: fits(shapes[row], strides[row])
 
 
-def _anywhere(view: GraphView, term: Term) -> Narrow:
+def _anywhere(view: GraphView, term: Term) -> Holds:
     """A bare word: matches in the name or in the target."""
     inside = [part.lower() for part in term.alternatives] or [term.value]
     texts = {at for at in view.distinct("target") if any(part in view.text[at].lower() for part in inside)}
-    targets, names, negated = view.table.target, view.lower_names, term.negated
-    if len(inside) == 1:
-        word = inside[0]
-        return lambda rows: [row for row in rows if (targets[row] in texts or word in names[row]) is not negated]
-    return lambda rows: [
-        row for row in rows if (targets[row] in texts or any(part in names[row] for part in inside)) is not negated
-    ]
+    targets, names, named = view.table.target, view.lower_names, re.compile("|".join(map(re.escape, inside))).search
+    return lambda row: targets[row] in texts or named(names[row]) is not None
 
 
-def _by_one(view: GraphView, term: Term) -> Narrow:
-    """A term on numbers, names, kernels or values, tested node by node."""
-    negated = term.negated
+def _by_one(view: GraphView, term: Term) -> Holds:
+    """A term on numbers, names, kernels or values."""
     if term.key in ("name", "kernel"):
         wholes = [_inside(part) for part in term.alternatives]
         names, kernels = view.table.name, view.kernels
         texts = names if term.key == "name" else [kernels.get(row, "") for row in range(len(view))]
-        return lambda rows: [row for row in rows if any(whole(texts[row]) for whole in wholes) is not negated]
+        return lambda row: any(whole(texts[row]) for whole in wholes)
     compare = COMPARE[term.relation]
     wanted = [number(part, term.key, term.start, term.end) for part in term.alternatives]
     value = numbers_of(view, term.key)
@@ -366,7 +351,7 @@ def _by_one(view: GraphView, term: Term) -> Narrow:
         node_value = value(row)
         return node_value is not None and any(compare(node_value, bound) for bound in wanted)
 
-    return lambda rows: [row for row in rows if holds(row) is not negated]
+    return holds
 
 
 def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
@@ -377,7 +362,7 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
         "inputs": lambda row: len(view.inputs(row)),
         "flops": view.flops,
         "index": lambda row: row,
-        "seq": lambda row: table.seq_nr[row] if view.whole else None,
+        "seq": lambda row: table.seq_nr[row],
         "users": table.users.__getitem__,
         "bytes": table.size_bytes.__getitem__,
     }

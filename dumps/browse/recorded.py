@@ -28,9 +28,6 @@ from ..wording import size_text
 MOST_BYTES = 1 << 29
 """A graph.json that unpacks to more is not read: its text would not fit into memory beside the workbench."""
 
-_SLICE = 1 << 21
-"""The bytes searched at once; other threads run in between."""
-
 _LONGEST_NODE = 1 << 22
 _LONGEST_TAIL = 1 << 26
 
@@ -55,10 +52,10 @@ class Recorded:
         if not self.large:
             return self._by_name.get(name)
         data = self._data
-        start = _find(data, _mark(name))
+        start = data.find(_mark(name))
         if start < 0:
             return self._whole().get(name)
-        end = _find(data, b"," + _mark(after), start) if after else -1
+        end = data.find(b"," + _mark(after), start) if after else -1
         end = end if start < end < start + _LONGEST_NODE else min(len(data), start + _LONGEST_NODE)
         return _converted(_beginning(data[start:end]), NodeRecord) or self._whole().get(name)
 
@@ -108,31 +105,13 @@ class Recorded:
         """Reads a list that is written after the nodes; empty where the field is missing."""
         data = self._data
         mark = f',"{key}":['.encode()
-        place = _find_last(data, mark)
+        place = data.rfind(mark)
         tail = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
         return tail or []
 
 
 def _mark(name: str) -> bytes:
     return b'{"name":' + msgspec.json.encode(name) + b',"op":"'
-
-
-def _find(data: bytes, mark: bytes, start: int = 0) -> int:
-    """The position of a mark, as from `data.find`, searched in slices."""
-    for place in range(start, len(data), _SLICE):
-        at = data.find(mark, place, place + _SLICE + len(mark))
-        if at >= 0:
-            return at
-    return -1
-
-
-def _find_last(data: bytes, mark: bytes) -> int:
-    """The last position of a mark, as from `data.rfind`, searched in slices."""
-    for end in range(len(data), 0, -_SLICE):
-        at = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
-        if at >= 0:
-            return at
-    return -1
 
 
 def _beginning(data: bytes) -> Any:

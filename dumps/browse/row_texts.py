@@ -7,7 +7,7 @@ A line has four parts (gutter and number, name, op, the rest), each with one sty
 >>> from graphdbg.dumps.browse.row_texts import laying
 >>> from graphdbg.dumps.browse.selection import Question, selecting
 >>> columns = fitting(usual(view), widths(view, usual(view)), 80)
->>> texts = RowTexts(finish(selecting(view, Question())), columns, finish(laying(view)))
+>>> texts = RowTexts(selecting(view, Question()), columns, laying(view))
 >>> "".join(texts(6))
 '●╯┤││     6  addmm      addmm        float32  [2, 16]  [16, 1]       128 B      3'
 """
@@ -19,14 +19,13 @@ from collections.abc import Sequence
 from ..wording import count_text, counted, size_text
 from .columns import GAP, NodeColumn, brief, fitted
 from .selection import Selection, Sort
-from .table import GraphView, Steps, Users, pieces
+from .table import GraphView, Users
 
 MOST = 8
 FAR = 40
 """Rows; a longer lane would leave the screen at both ends."""
 
 NONE, OPEN = 255, 254
-NODES = 4096
 
 _SIGNS = "own open unused down across cross left right end_left end_right far input user folded rising falling"
 GLYPHS: dict[str, str] = dict(zip(_SIGNS.split(), "●○·│─┼├┤╰╯‹▴▾▸▲▼", strict=True))
@@ -75,23 +74,20 @@ class Lanes:
         return "".join(line) + (glyphs["far"] if len(near) < len(used) else " ")
 
 
-def laying(view: GraphView) -> Steps[Lanes]:
-    """Assigns lanes to all values, in slices: to each the first that is free."""
-    yield from view.finding_users()
+def laying(view: GraphView) -> Lanes:
+    """Assigns lanes to all values: to each the first that is free."""
     users = view.user_lists
     lane = bytearray(len(view))
     until = [0] * MOST
-    for piece in pieces(range(len(view)), NODES):
-        for node in piece:
-            last = users.last(node)
-            lane[node] = NONE if last < 0 else OPEN
-            if 0 < last - node <= FAR:
-                for at in range(MOST):
-                    if until[at] <= node:
-                        lane[node] = at
-                        until[at] = last
-                        break
-        yield
+    for node in range(len(view)):
+        last = users.last(node)
+        lane[node] = NONE if last < 0 else OPEN
+        if 0 < last - node <= FAR:
+            for at in range(MOST):
+                if until[at] <= node:
+                    lane[node] = at
+                    until[at] = last
+                    break
     return Lanes(lane, users, view.table.inputs)
 
 

@@ -4,7 +4,7 @@ One line of code makes many nodes: who searches for `relu`, and has nodes of tha
 only where the searched text has capital letters. `find_place` finds the one node that a user typed. Does not change
 what is shown.
 
->>> hits = finish(hits_of(view, "addmm"))
+>>> hits = hits_of(view, "addmm")
 >>> step(hits, at=6, forward=True)
 Hit(node=13, number=2, wrapped=False)
 """
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..errors import NoSuchNodeError
 from ..wording import counted
-from .table import GraphView, Steps, pieces
+from .table import GraphView
 
 COLUMNS = (("target", "module", "where"), ("code",))
 """The later columns are searched only where the names and earlier columns have no hit."""
@@ -32,29 +32,24 @@ class Hit(NamedTuple):
     wrapped: bool
 
 
-def hits_of(view: GraphView, text: str, nodes: Sequence[int] | None = None) -> Steps[list[int]]:
+def hits_of(view: GraphView, text: str, nodes: Sequence[int] | None = None) -> list[int]:
     """The nodes that contain the text, in graph order; `nodes`: only among these."""
     if not text:
         return []
     exact = text != text.lower()
     names = view.table.name if exact else view.lower_names
-    yield
-    for round_, columns in enumerate(COLUMNS if view.whole else COLUMNS[:1]):
+    searched = range(len(view)) if nodes is None else nodes
+    for round_, columns in enumerate(COLUMNS):
         checks: list[tuple[Sequence[int], set[int]]] = []
         for column in columns:
             texts = {at for at in view.distinct(column) if text in (view.text[at] if exact else view.text[at].lower())}
             if texts:
                 checks.append((view.column(column), texts))
-            yield
-        hits: list[int] = []
-        for piece in pieces(range(len(view)) if nodes is None else nodes):
-            matches: set[int] = set() if round_ else {node for node in piece if text in names[node]}
-            for values, wanted in checks:
-                matches.update(node for node in piece if values[node] in wanted)
-            hits.extend(sorted(matches))
-            yield
+        hits: set[int] = set() if round_ else {node for node in searched if text in names[node]}
+        for values, wanted in checks:
+            hits.update(node for node in searched if values[node] in wanted)
         if hits:
-            return hits
+            return sorted(hits)
     return []
 
 

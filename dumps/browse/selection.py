@@ -4,7 +4,7 @@ A selection never changes; another question gives a new selection. Sorting turns
 contiguous range of the graph.
 
 >>> from graphdbg.dumps.browse.filter import parse
->>> shown = finish(selecting(view, Question(parse("op:mul"))))
+>>> shown = selecting(view, Question(parse("op:mul")))
 >>> shown.count_text
 '3 of 15'
 """
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ..wording import counted
 from .columns import cell
 from .filter import VALUE_KEYS, Term, matching, numbers_of
-from .table import GraphView, Steps, pieces, tensors
+from .table import GraphView, tensors
 
 NUMBERS = ("index", "bytes", "flops", "users", "min", "max", "nan", "inf", "error")
 DESCENDING = ("bytes", "flops", "users", "max", "nan", "inf", "error")
@@ -47,34 +47,14 @@ def usual(key: str) -> Sort:
     return Sort(key, key in DESCENDING)
 
 
-def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> Steps[list[int]]:
-    """Sorts the nodes by a column."""
-    rank = yield from _ranks(view, sort)
-    count = len(view)
-    packed: list[int] = []
-    sign = -1 if sort.descending else 1
-    missing: list[int] = []
-    for piece in pieces(nodes):
-        part: list[int] = []
-        for node in piece:
-            place = rank(node)
-            if place is None:
-                missing.append(node)
-            else:
-                part.append(sign * place * count + node)
-        part.sort()
-        packed.extend(part)
-        yield
-    packed.sort()  # consists of sorted runs, which are merged in one pass
-    yield
-    in_order: list[int] = []
-    for piece in pieces(packed, 4 * 8192):
-        in_order.extend(number % count for number in piece)
-        yield
-    return in_order + missing
+def sorted_by(view: GraphView, nodes: Sequence[int], sort: Sort) -> list[int]:
+    """Sorts the nodes by a column; those without a value come last."""
+    rank, sign = _ranks(view, sort), -1 if sort.descending else 1
+    places = {node: sign * place for node in nodes if (place := rank(node)) is not None}
+    return sorted(places, key=places.__getitem__) + [node for node in nodes if node not in places]
 
 
-def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
+def _ranks(view: GraphView, sort: Sort) -> Callable[[int], int | None]:
     """Returns a function from a node to the rank of its value among all values; None where the node has no value."""
     key = sort.key
     if key in NUMBERS:
@@ -86,32 +66,26 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
         return lambda node: None if (value := read(node)) is None else places.get(value, len(places))
     if key in TEXTS or key == "shape":
         texts = view.distinct(TEXTS.get(key, key))
-        yield
         order = sorted(texts, key=lambda at: _order(view, at, key))
         values = view.column(TEXTS.get(key, key))
         ranks = {at: place for place, at in enumerate(order)}
         return lambda node: ranks[values[node]]
     if key == "name":
-        return (yield from _name_ranks(view))
-    cells: list[str] = []
-    for piece in pieces(range(len(view)), 4096):
-        cells.extend(cell(view, key, node) for node in piece)
-        yield
+        return _name_ranks(view)
+    cells = [cell(view, key, node) for node in range(len(view))]
     words = {word: place for place, word in enumerate(sorted(set(cells)))}
     return lambda node: words[cells[node]]
 
 
-def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
+def _name_ranks(view: GraphView) -> Callable[[int], int | None]:
     """Ranks by which mul_2 comes before mul_10: by the text before the number, then by the number."""
     heads: list[str] = []
     numbers: list[int] = []
-    for piece in pieces(view.table.name, 4096):
-        for name in piece:
-            head, _, tail = name.rpartition("_")
-            counted = tail.isdecimal() and tail.isascii() and len(tail) < 10 and bool(head)
-            heads.append(head if counted else name)
-            numbers.append(int(tail) + 1 if counted else 0)
-        yield
+    for name in view.table.name:
+        head, _, tail = name.rpartition("_")
+        counted = tail.isdecimal() and tail.isascii() and len(tail) < 10 and bool(head)
+        heads.append(head if counted else name)
+        numbers.append(int(tail) + 1 if counted else 0)
     words = {word: place * 10**10 for place, word in enumerate(sorted(set(heads)))}
     return lambda node: words[heads[node]] + numbers[node]
 
@@ -126,7 +100,6 @@ def _order(view: GraphView, at: int, key: str) -> tuple[float, str]:
 
 
 INPUTS = "inputs"
-NODES = 16384
 
 
 class Groups:
@@ -203,8 +176,8 @@ class Groups:
         return listed
 
 
-def grouping(view: GraphView) -> Steps[Groups]:
-    """Finds the groups of a graph in slices."""
+def grouping(view: GraphView) -> Groups:
+    """Finds the groups of a graph."""
     groups = Groups(len(view))
     open_groups: list[int] = []
     now: tuple[str, ...] = ()
@@ -216,8 +189,6 @@ def grouping(view: GraphView) -> Steps[Groups]:
             path = (INPUTS,) if key == -1 else view.levels(key)
             _turn(groups, open_groups, now, path, index)
             now, before = path, key
-        if not index % NODES:
-            yield
     _turn(groups, open_groups, now, (), len(view))
     return _without_single(groups)
 
@@ -338,15 +309,15 @@ class Selection:
 
 def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
-) -> Steps[Selection]:
-    """Computes the rows in slices, reusing an earlier selection with the same filter. Raises FilterError."""
+) -> Selection:
+    """Computes the rows, reusing an earlier selection with the same filter. Raises FilterError."""
     seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
     if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes
     else:
-        nodes = yield from matching(view, question.terms)
+        nodes = matching(view, question.terms)
     if question.sort is not None:
-        rows: Sequence[int] = yield from sorted_by(view, range(len(view)) if nodes is None else nodes, question.sort)
+        rows: Sequence[int] = sorted_by(view, range(len(view)) if nodes is None else nodes, question.sort)
     elif groups is not None and question.folded:
         rows = groups.rows(question.folded, nodes)
     else:

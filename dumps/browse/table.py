@@ -1,8 +1,8 @@
 """One graph's table, and data derived from it: positions, users, module paths, shapes, FLOPs, values. Screens and
 `show` use it.
 
-Everything is computed on first use and kept; repeated texts are parsed once. It reads no files (`loading` does), and
-does not parse the rows of all nodes one by one.
+Everything is computed on first use and kept; repeated texts are parsed once. It reads no files, and does not parse the
+rows of all nodes one by one.
 
 >>> view = GraphView(saved.table)
 >>> view.module(6), view.users(6), view.position("addmm")
@@ -12,37 +12,13 @@ does not parse the rows of all nodes one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from ..levels import levels
 from ..sidecar import Table
-
-T = TypeVar("T")
-
-Steps = Generator[None, None, T]
-"""A generator that yields to pause, and returns its result."""
-
-PIECE = 8192
-"""The number of nodes handled between two pauses, where one takes well below a microsecond."""
-
-
-def finish(steps: Generator[Any, None, T]) -> T:
-    """Runs the steps to their end and returns the result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
-
-
-def pieces(rows: Sequence[T], size: int = PIECE) -> Iterator[Sequence[T]]:
-    """The rows in pieces of that size."""
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-
 
 Shape = list[int]
 Formula = Callable[[list[Shape], list[Shape]], "int | None"]
@@ -124,9 +100,6 @@ def tensors(shape: Any) -> list[list[Any]]:
     return [items]
 
 
-NODES = 4096
-
-
 class Users(list[list[int]]):
     """`users(i)` are the positions of the nodes that use node i, in order."""
 
@@ -138,14 +111,12 @@ class Users(list[list[int]]):
         return self[index][-1] if self[index] else -1
 
 
-def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
+def users_of(inputs: Sequence[Sequence[int]]) -> Users:
     """Computes the users of all nodes from their inputs, which are earlier nodes, each listed once."""
     users = Users([] for _ in inputs)
-    for piece in pieces(range(len(inputs)), NODES):
-        for user in piece:
-            for producer in inputs[user]:
-                users[producer].append(user)
-        yield
+    for user, producers in enumerate(inputs):
+        for producer in producers:
+            users[producer].append(user)
     return users
 
 
@@ -162,13 +133,11 @@ class ReplayedValue(NamedTuple):
 
 
 class GraphView:
-    """One graph's table, with derived data. `table.inputs`, `code` and `seq_nr` may be missing while `whole` is
-    False."""
+    """One graph's table, with derived data."""
 
-    def __init__(self, table: Table, *, whole: bool = True) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
         self.text = table.strings
-        self.whole = whole
         self.kernels: Mapping[int, str] = {}
         """Position of a node -> the generated kernel that computes it, where recorded."""
         self.values: Mapping[int, ReplayedValue] = {}
@@ -182,7 +151,6 @@ class GraphView:
         self._levels: dict[int, tuple[str, ...]] = {}
         self._shapes: dict[int, Any] = {}
         self._distinct: dict[str, list[int]] = {}
-        self._users: Users | None = None
         self._formulas: dict[int, Formula | None] = {}
         self._counted: dict[tuple[int, ...], int | None] = {}
 
@@ -201,30 +169,22 @@ class GraphView:
         return self.positions.get(name)
 
     def inputs(self, index: int) -> list[int]:
-        """The positions of a node's inputs; empty while they are not read yet."""
-        return self.table.inputs[index] if self.whole else []
+        """The positions of a node's inputs."""
+        return self.table.inputs[index]
 
     def users(self, index: int) -> list[int]:
         """The positions of a node's users, in order."""
-        return self.user_lists(index) if self.whole else []
+        return self.user_lists(index)
 
-    @property
+    @cached_property
     def user_lists(self) -> Users:
-        """The users of all nodes; computed now unless `finding_users` has already run."""
-        if self._users is None:
-            finish(self.finding_users())
-        assert self._users is not None
-        return self._users
+        """The users of all nodes."""
+        return users_of(self.table.inputs)
 
     @property
     def has_users(self) -> bool:
         """Whether the users are already computed."""
-        return self._users is not None
-
-    def finding_users(self) -> Steps[None]:
-        """Computes the users of all nodes, in slices."""
-        if self._users is None and self.whole:
-            self._users = yield from users_of(self.table.inputs)
+        return "user_lists" in self.__dict__
 
     @cached_property
     def lower_names(self) -> list[str]:
@@ -294,7 +254,7 @@ class GraphView:
         if target not in self._formulas:
             self._formulas[target] = formula_of(self.text[target])
         formula = self._formulas[target]
-        if not self.whole or formula is None:
+        if formula is None:
             return None
         key = (target, shapes[index], *(shapes[used] for used in self.table.inputs[index]))
         if key not in self._counted:

@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 
 from ..browse import columns as all_columns
-from ..browse.about import loading, positions
+from ..browse.about import positions
 from ..browse.filter import FilterError, hint, parse, pointed
 from ..browse.kernels import kernel_column
 from ..browse.recorded import Recorded
 from ..browse.row_texts import group_text
 from ..browse.search import hits_of
 from ..browse.selection import Question, Selection, Sort, grouping, selecting, usual
-from ..browse.table import GraphView, finish
+from ..browse.table import GraphView
 from ..errors import BadValueError, OptionsExcludeError
 from ..output import emit, say
 from ..roles import known_names
@@ -66,7 +66,7 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
     if options.fold is not None and options.nodes is not None:
         why = "--fold shows modules in place of nodes"
         raise OptionsExcludeError("--fold and --nodes cannot be used together", why, "leave one out")
-    view = finish(loading(saved))
+    view = GraphView(saved.table)
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
     selection = _selected(saved, view, options, sort)
@@ -97,7 +97,7 @@ def sort_of(text: str | None) -> Sort | None:
 
 def chosen_names(saved: SavedGraph, options: RowOptions) -> list[str]:
     """The names of the nodes that the options choose, in graph order."""
-    view = finish(loading(saved))
+    view = GraphView(saved.table)
     if "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
     rows = _selected(saved, view, options, None).rows
@@ -109,9 +109,9 @@ def _selected(saved: SavedGraph, view: GraphView, options: RowOptions, sort: Sor
         view.take_known(known_names(Recorded(saved)))
     try:
         terms = parse(options.filter or "")
-        groups = finish(grouping(view)) if options.fold is not None else None
+        groups = grouping(view) if options.fold is not None else None
         folded = groups.to_depth(options.fold) if groups is not None and options.fold is not None else frozenset[int]()
-        selection = finish(selecting(view, Question(terms, sort, folded), groups))
+        selection = selecting(view, Question(terms, sort, folded), groups)
     except FilterError as error:
         say(pointed(options.filter or "", error))
         raise
@@ -123,7 +123,7 @@ def _selected(saved: SavedGraph, view: GraphView, options: RowOptions, sort: Sor
         selection = Selection(view, selection.question, [row for row in selection.rows if row in wanted], nodes)
     if options.find is None:
         return selection
-    hits = finish(hits_of(view, options.find, selection.nodes))
+    hits = hits_of(view, options.find, selection.nodes)
     if not hits:
         say(f"no {options.find!r} in names, targets, modules and lines")
     places = sorted({place for hit in hits if (place := selection.place(hit)) >= 0})

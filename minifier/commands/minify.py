@@ -294,12 +294,13 @@ def _run(
     why = shlex.join(["graphdbg", "bisect", str(out)]) if blamed else ""
     after = (again, reported) if code else (tried, why, reported if shows else "")
     result.verdict = result.verdict.then(*after)
-    life.log.write(summary(result, about))
+    done = summary(result, about)
+    life.log.write(done)
     ended = code or (1 if report is None else report.exit_code)
     if as_json:
-        emit(summary(result, about), as_json=True)
+        emit(done, as_json=True)
         return ended
-    lines = sentences(result, about)
+    lines = sentences(done)
     if code:
         lines.append(f"interrupted; the best case so far is kept. Go on with: {again}")
         lines.append(f"or write a repro of it with: {reported}")

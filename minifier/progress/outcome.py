@@ -1,17 +1,17 @@
-"""The result of a minification, from its last event or, where there is none (it is old, or was killed), from the files
-in OUT. No torch.
+"""How a minification ended: its last event, the sentences that say it, and what the files in OUT tell where there is no
+such event (it is old, or was killed). No torch.
 
-Also: the last event and the final sentences of a minification. Reports only what is there; judges nothing.
+Reports only what is there; judges nothing.
 
 For example:
 
-    outcome = outcome_of(Path("small"), story)
-    outcome.nodes, outcome.verified, outcome.repro  # -> (3, (3, 3), PosixPath('small/repro.py'))
+    done = ended(Path("small"), story)
+    done["nodes"], done["verified"], done["repro_path"]  # -> (3, (3, 3), PosixPath('small/repro.py'))
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,56 +31,16 @@ from .telling import queries_text
 NEAREST = "the nearest case that passes: "
 
 
-@dataclass
-class Conclusion:
-    """The result. `needed`: sentences on what the remaining parts are needed for; `nearest`: what makes the case pass,
-    with the folder of that passing case, `passes`."""
-
-    out: Path
-    case: Path | None = None
-    nodes: int = 0
-    input_bytes: int = 0
-    original: tuple[int, int] = (0, 0)
-    verified: tuple[int, int] = (0, 0)
-    signature: str = ""
-    stopped: str = ""
-    needed: list[str] = field(default_factory=list[str])
-    nearest: str = ""
-    passes: Path | None = None
-    repro: Path | None = None
-    issue: Path | None = None
-    rate: str = ""
-    notes: list[str] = field(default_factory=list[str])
-
-    def sentences(self) -> list[str]:
-        """The result in sentences, one per line."""
-        size = f"{counted(self.nodes, 'node')}, {size_text(self.input_bytes)} of inputs"
-        shown, times = self.verified
-        nodes, inputs = self.original
-        lines = [f"{counted(nodes, 'node')}, {size_text(inputs)} of inputs -> {size}" if nodes else size]
-        lines += [f"fails with: {self.signature}"] if self.signature else []
-        verified = f"verified: {shown} of {counted(times, 'fresh process')} failed the same way"
-        lines.append(verified if times else "not verified")
-        lines += [f"stopped early: {self.stopped}"] if self.stopped else []
-        lines += self.needed
-        lines += [f"{NEAREST}{self.nearest}" + (f" ({self.passes})" if self.passes else "")] if self.nearest else []
-        lines += [f"repro: {self.repro}" + (f", fails in {self.rate}" if self.rate else "")] if self.repro else []
-        lines += [f"issue text: {self.issue}"] if self.issue else []
-        lines += [f"case: {self.case}"] if self.case else []
-        return lines + [f"note: {note}" for note in self.notes]
-
-
-def outcome_of(out: Path, story: Story) -> Conclusion:
-    """The result as it is known now. A case folder that cannot be read is reported in `notes`."""
-    conclusion = Conclusion(out, original=story.original, signature=story.signature)
-    conclusion.nodes, conclusion.input_bytes = story.best or story.original
+def ended(out: Path, story: Story) -> dict[str, Any]:
+    """The `done` event as far as it is known now, with the paths of the files that are there. A case folder that cannot
+    be read is reported in `notes`."""
     there = {name: out / name if (out / name).exists() else None for name in ("case", PASSES, "repro.py", "issue.md")}
-    conclusion.case, conclusion.passes, conclusion.repro, conclusion.issue = there.values()
-    if story.done is not None:
-        _from_event(conclusion, story.done)
-    elif conclusion.case is not None:
-        _from_case(conclusion)
-    return conclusion
+    files = dict(zip(("case", "passes", "repro_path", "issue"), there.values(), strict=True))
+    nodes, size = story.best or story.original
+    known: dict[str, Any] = {"nodes": nodes, "input_bytes": size, "signature": story.signature}
+    known |= dict(zip(("original_nodes", "original_input_bytes"), story.original, strict=True))
+    done = _of_case(files["case"], story) if story.done is None else story.done
+    return known | done | files | ({} if "repro_told" in done else {"repro": ""})
 
 
 def others_on_disk(out: Path) -> list[Also]:
@@ -97,32 +57,21 @@ def others_on_disk(out: Path) -> list[Also]:
     return others
 
 
-def _from_event(conclusion: Conclusion, done: dict[str, Any]) -> None:
-    conclusion.nodes, conclusion.input_bytes = int(done.get("nodes") or 0), int(done.get("input_bytes") or 0)
-    conclusion.original = int(done.get("original_nodes") or 0), int(done.get("original_input_bytes") or 0)
-    verified = done.get("verified") or (0, 0)
-    conclusion.verified = int(verified[0]), int(verified[1])
-    conclusion.signature, conclusion.stopped = str(done.get("signature") or ""), str(done.get("stopped") or "")
-    conclusion.needed = needs_sentences(done.get("needs") or []) or needed(done.get("parts") or [])
-    conclusion.nearest, conclusion.rate = str(done.get("difference") or ""), str(done.get("report_rate") or "")
-    conclusion.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
-
-
-def _from_case(conclusion: Conclusion) -> None:
-    assert conclusion.case is not None
+def _of_case(folder: Path | None, story: Story) -> dict[str, Any]:
     try:
-        case = read_case(conclusion.case)
+        case = None if folder is None else read_case(folder)
     except GraphdbgError as error:
-        conclusion.notes.append(str(error))
-        return
+        return {"notes": [str(error)]}
     if case is None:
-        return
-    conclusion.verified = case.verified
-    conclusion.signature = conclusion.signature or (case.signature.text() if case.signature else "")
+        return {}
+    known: dict[str, Any] = {"verified": case.verified, "needs": case.needs}
+    known["difference"] = next((text.removeprefix(NEAREST) for text in case.told if text.startswith(NEAREST)), "")
+    known["without"] = [text for text in case.told if text.startswith("without ")]
     if case.original is not None:
-        conclusion.original = case.original.nodes, case.original.input_bytes
-    conclusion.nearest = next((text.removeprefix(NEAREST) for text in case.told if text.startswith(NEAREST)), "")
-    conclusion.needed = needs_sentences(case.needs) or [text for text in case.told if text.startswith("without ")]
+        known |= {"original_nodes": case.original.nodes, "original_input_bytes": case.original.input_bytes}
+    if case.signature and not story.signature:
+        known["signature"] = case.signature.text()
+    return known
 
 
 def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
@@ -151,47 +100,52 @@ def _which(result: Minified) -> dict[str, str]:
     return {"signature_id": known} if (known := result.signature_id) else {}
 
 
-def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
-    """The final sentences of a minification."""
-    (nodes, size), (shown, times) = result.original, result.verified
-    lines = [
-        *_first(report),
-        f"{counted(nodes, 'node')}, {size_text(size)} of inputs -> "
-        f"{counted(result.nodes, 'node')}, {size_text(result.input_bytes)} of inputs",
-        queries_text(result.asked, result.verdicts),
-    ]
-    if times:
-        lines.append(f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}")
-    if signature := result.signature_id:
+def sentences(done: Mapping[str, Any]) -> list[str]:
+    """The final sentences of a minification, from its `done` event."""
+    nodes, inputs = int(done.get("original_nodes") or 0), int(done.get("original_input_bytes") or 0)
+    size = f"{counted(int(done['nodes'] or 0), 'node')}, {size_text(int(done['input_bytes'] or 0))} of inputs"
+    lines = [*_first(done), f"{counted(nodes, 'node')}, {size_text(inputs)} of inputs -> {size}" if nodes else size]
+    lines += [queries_text(done["asked"], done.get("verdicts") or {})] if done.get("asked") else []
+    shown, times = done.get("verified") or (0, 0)
+    verified = f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}"
+    lines.append(verified if times else "not verified")
+    if signature := done.get("signature_id"):
         lines.append(f"signature: {signature} (the same for the same failure elsewhere; graphdbg same A B compares)")
-    if result.stopped:
-        lines.append(f"stopped early: {result.stopped}")
-    lines += needs_sentences(result.needs) or needed(result.parts)
-    if result.difference:
-        lines.append(NEAREST + (f"{result.passing} ({result.difference})" if result.passing else result.difference))
-    for other in result.also:
-        lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
-        if other.path:
-            lines.append(f"  {counted(other.nodes, 'node')} in {other.path}; to minify it: {other.command}")
-    files = {"repro": report.get("repro_path"), "issue": report.get("issue")}
-    return [*lines, *result.notes, *(f"{name}: {path}" for name, path in files.items() if path)]
+    if stopped := done.get("stopped"):
+        lines.append(f"stopped early: {stopped}")
+    lines += needs_sentences(done.get("needs") or []) or needed(done.get("parts") or []) or done.get("without", [])
+    if difference := done.get("difference"):
+        lines.append(NEAREST + (f"{done['passes']} ({difference})" if done.get("passes") else difference))
+    others: list[dict[str, Any]] = done.get("others") or []
+    for other in others:
+        lines.append(f"another failure, seen {_times(other['count'])}, not followed: {other['signature']}")
+        if other["case"]:
+            lines.append(f"  {counted(other['nodes'], 'node')} in {other['case']}; to minify it: {other['command']}")
+    files = {"repro": done.get("repro_path"), "issue": done.get("issue")}
+    return [*lines, *(done.get("notes") or []), *(f"{name}: {path}" for name, path in files.items() if path)]
+
+
+def sentences_afterwards(done: Mapping[str, Any]) -> list[str]:
+    """The same for those who did not follow the search: with the failure, and where the case lies."""
+    rest = {"fails with": done["signature"], "case": done["case"]}
+    return [*sentences(done), *(f"{name}: {what}" for name, what in rest.items() if what)]
 
 
 def of_minified(result: Minified) -> str:
     """The HTML that a notebook shows: the verdict, the result, and the reduced graph."""
     from ...dumps.commands.display import code, commands, lines, shown
 
-    inside = lines(sentences(result, {"issue": None})), code(result.module.code.strip()), commands(result.verdict.next)
+    inside = lines(sentences(summary(result, {}))), code(result.module.code.strip()), commands(result.verdict.next)
     return shown(first_line(result.verdict), tone(result.verdict), *inside)
 
 
-def _first(report: dict[str, Any]) -> list[str]:
+def _first(done: Mapping[str, Any]) -> list[str]:
     """Whether a repro shows the failure; nothing where none was looked for."""
-    if not report["issue"]:
+    if not done.get("issue") or not done.get("repro"):
         return []
-    if report["repro"] == "shows":
-        return [f"it fails, and repro.py {report['repro_told']}"]
-    other = f": repro.py {report['repro_told']}" if report["repro_path"] else ""
+    if done["repro"] == "shows":
+        return [f"it fails, and repro.py {done['repro_told']}"]
+    other = f": repro.py {done['repro_told']}" if done["repro_path"] else ""
     return [f"it fails, and no repro shows it{other}"]
 
 

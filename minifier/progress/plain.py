@@ -1,8 +1,7 @@
 """Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten
 seconds.
 
-Also: the live view of a minification on a terminal: a panel with the nodes over the queries, drawn again four times a
-second.
+Also: the live view of a minification on a terminal: a panel with the plot, drawn again four times a second.
 
 `following` chooses the display: JSON lines where they are asked for, a live view on a terminal, else these lines.
 
@@ -18,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from math import log
 from types import TracebackType
 
 from rich.console import Group
@@ -31,13 +29,12 @@ from ...dumps.answers import is_whole
 from ...dumps.output import emit, say, terminal
 from ...dumps.tables import plain, visible
 from ...dumps.wording import clock_text, counted, size_text
-from ...toolkit.verdicts.verdict_words import query_words
 from ..events import Follow, Happening, QueryAnswered, Started, Steered
 from ..story import Story
-from .telling import doing, left_text, queries_text, size
+from .plot import drawn, picture
+from .telling import doing, left_text, queries_text, size, time_text
 
-HEIGHT = 6
-BLOCKS = " ▁▂▃▄▅▆▇█"
+HEIGHT = 9
 LABEL = 6
 
 
@@ -51,45 +48,12 @@ def render(story: Story, width: int, now: float) -> Panel:
         table.add_row("failure", Text(plain(story.signature), overflow="ellipsis", no_wrap=True))
     table.add_row("best", Text(size(story), "bold green" if story.best else ""))
     table.add_row("asked", Text(queries_text(story.asked, story.verdicts)))
-    table.add_row("time", _time(story, now))
-    parts = [*_graph(story, width - 5 - LABEL), Text(), table] if story.original[0] else [table]
+    table.add_row("time", Text(time_text(story, now, running=True)))
+    plotted = picture(story)
+    rows = drawn(plotted.series, width - 4, HEIGHT, plotted.marks) if plotted.series else []
     name = Text.assemble(("minify ", "bold"), plain(story.graph or ""), plain(f" -> {story.out}") if story.out else "")
-    return Panel(Group(*parts), title=name, title_align="left", subtitle=Text("Ctrl-C keeps the best", "dim"))
-
-
-def _time(story: Story, now: float) -> Text:
-    text = clock_text(story.seconds(now)) + (f" of {clock_text(story.max_time_s)}" if story.max_time_s else "")
-    if story.pace_s():
-        text += f", {story.pace_s():.1f} s a query"
-        text += f", {left}" if (left := left_text(story, now)) else ""
-    if story.known:
-        text += f"; {counted(story.known, 'answer was', 'answers were')} known from before"
-    return Text(text)
-
-
-def _graph(story: Story, width: int) -> list[Text]:
-    """Nodes of the best case over the queries, on a logarithmic scale, and a mark for each verdict."""
-    shown = max(10, width)
-    sizes = [nodes for nodes, _ in story.points[-shown:]]
-    most = max([story.original[0], *sizes, 2])
-    rows: list[Text] = []
-    for row in reversed(range(HEIGHT)):
-        label = {HEIGHT - 1: str(most), HEIGHT // 2: str(_at(row, most)), 0: "1"}.get(row, "")
-        line = Text(f"{label:>{LABEL}} ", "dim")
-        for nodes in sizes:
-            level = log(max(1, nodes)) / log(most) * HEIGHT * 8 if nodes else 0.0
-            line.append(BLOCKS[int(min(8, max(0, round(level) - 8 * row)))], "cyan")
-        rows.append(line)
-    marks = Text(f"{'nodes':>{LABEL}} ", "dim")
-    for query in story.queries[-shown:]:
-        words = query_words(query.verdict)
-        marks.append(words.mark, words.style or "dim")
-    return [*rows, marks]
-
-
-def _at(row: int, most: int) -> int:
-    """The size that the middle of a row stands for."""
-    return max(1, round(most ** ((row + 0.5) / HEIGHT)))
+    whole, below = Group(Text("\n").join(rows), table), Text("Ctrl-C keeps the best", "dim")
+    return Panel(whole, title=name, title_align="left", subtitle=below)
 
 
 QUIET_S = 9.5

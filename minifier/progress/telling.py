@@ -59,7 +59,7 @@ def facts(watched: Watched, now: float) -> list[str]:
         lines.append(f"failure: {story.signature}")
     if story.queries:
         lines.append(queries_text(story.asked, story.verdicts))
-    time = _time(watched, now)
+    time = time_text(story, now, running=watched.state == "running")
     return [*lines, time] if time else lines
 
 
@@ -162,12 +162,12 @@ def left_text(story: Story, now: float) -> str:
     return f"about {clock_text(max(1.0, story.left_s(now)))} left" if story.pace_s() and story.step != "sanity" else ""
 
 
-def _time(watched: Watched, now: float) -> str:
-    story = watched.story
-    running = watched.state == "running"
+def time_text(story: Story, now: float, *, running: bool) -> str:
+    """ "0:12 of 1:00, 2.0 s a query of late, about 0:30 left"; empty where nothing has begun."""
     known = (now if running else story.last) - story.began
     spent = known if story.began else sum(query.seconds for query in story.queries)
-    parts = [f"{clock_text(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
+    most = f"of {clock_text(story.max_time_s)}" if story.max_time_s else "so far"
+    parts = [f"{clock_text(max(0.0, spent))} " + (most if running else "in all" if story.began else "of queries")]
     if story.pace_s():
         parts.append(f"{story.pace_s():.1f} s a query {'of late' if running else 'at the end'}")
     if running and (left := left_text(story, now)):

@@ -148,7 +148,9 @@ def picture(frames: list[tuple[float, tuple[Row, ...]]], lines: list[str]) -> st
     for row, number in numbers.items():
         spans = "".join(f"<tspan{look}>{escape(text, quote=False)}</tspan>" for text, look in row)
         if row:
-            rows_drawn.append(f'<text id="r{number}" x="12" y="22" xml:space="preserve">{spans}</text>')
+            wide = WIDE * sum(len(text) for text, _ in row)  # the dots of a plot may come from another font
+            fit = f'textLength="{wide:g}" lengthAdjust="spacingAndGlyphs"'
+            rows_drawn.append(f'<text id="r{number}" x="12" y="22" xml:space="preserve" {fit}>{spans}</text>')
     said = escape("\n".join(lines), quote=False)
     keyframes = f"@keyframes play {{ {' '.join(steps)} }}"
     width = round(COLUMNS * WIDE + 24)

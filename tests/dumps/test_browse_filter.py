@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
 from graphdbg.dumps.browse.filter import FilterError, finished, hint, matching, parse, pointed
-from graphdbg.dumps.browse.table import GraphView, finish
+from graphdbg.dumps.browse.table import GraphView
 
 from .layered import layered
 
@@ -21,7 +21,7 @@ def view() -> GraphView:
 
 def names(view: GraphView, text: str) -> list[str]:
     """The nodes that fit."""
-    result = finish(matching(view, parse(text)))
+    result = matching(view, parse(text))
     return [view.table.name[node] for node in (range(len(view)) if result is None else result)]
 
 
@@ -80,7 +80,7 @@ def test_anything_typed_is_terms_or_a_sentence(text: str) -> None:
     else:
         small = GraphView(sidecar.build(layered(30)))
         if not any(term.key in ("nan", "inf", "min", "max", "error") for term in terms):
-            finish(matching(small, terms))
+            matching(small, terms)
 
 
 def test_ops_are_whole_parts_of_a_target(view: GraphView) -> None:

@@ -19,7 +19,7 @@ from graphdbg.dumps.browse.filter import parse
 from graphdbg.dumps.browse.row_texts import ASCII, FAR, MOST, RowTexts, laying
 from graphdbg.dumps.browse.search import hits_of, step
 from graphdbg.dumps.browse.selection import Groups, Question, Selection, Sort, grouping, selecting
-from graphdbg.dumps.browse.table import GraphView, finish
+from graphdbg.dumps.browse.table import GraphView
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT
@@ -65,14 +65,14 @@ def select(
     folded: frozenset[int] = frozenset(),
     groups: Groups | None = None,
 ) -> Selection:
-    return finish(selecting(view, Question(parse(text), sort, folded), groups))
+    return selecting(view, Question(parse(text), sort, folded), groups)
 
 
 @given(st.integers(0, 80), st.integers(0, 2**32), st.sampled_from(["", "op:mul", "op:placeholder"]), st.booleans())
 def test_every_node_that_fits_has_one_place(count: int, seed: int, text: str, sort: bool) -> None:
     """Whatever is filtered, folded and sorted: rows stand for exactly the nodes that fit, and each is found again."""
     view = random_view(count, seed)
-    groups = finish(grouping(view))
+    groups = grouping(view)
     folded = frozenset(group for group in range(len(groups)) if random.Random(seed + group).random() < 0.5)
     selection = select(view, text, Sort("bytes", seed % 2 == 0) if sort else None, folded, groups)
     stood_for = [node for row in selection.rows for node in ([row] if row >= 0 else selection.inside(~row))]
@@ -93,7 +93,7 @@ def test_every_node_that_fits_has_one_place(count: int, seed: int, text: str, so
 @given(st.integers(0, 80), st.integers(0, 2**32))
 def test_groups_are_stretches_of_one_module(count: int, seed: int) -> None:
     view = random_view(count, seed)
-    groups = finish(grouping(view))
+    groups = grouping(view)
     assert groups.starts == sorted(groups.starts)
     for group in range(len(groups)):
         start, end, label = groups.starts[group], groups.ends[group], groups.labels[group]
@@ -131,24 +131,20 @@ def test_sorting_keeps_all_and_turns_round(view: GraphView, key: str) -> None:
 def test_sorting_is_stable_and_a_selection_keeps_its_filter(view: GraphView) -> None:
     equal = select(view, "op:mul", Sort("dtype"))
     assert list(equal.rows) == sorted(equal.rows)
-    again = finish(selecting(view, Question(parse("op:mul"), Sort("name")), None, equal))
+    again = selecting(view, Question(parse("op:mul"), Sort("name")), None, equal)
     assert again.nodes is equal.nodes and equal.count_text == f"{len(equal)} of {len(view)}"
 
 
 def test_search_goes_round(view: GraphView) -> None:
-    hits = finish(hits_of(view, "gelu"))
+    hits = hits_of(view, "gelu")
     assert hits == [node for node in range(len(view)) if "gelu" in view.text[view.table.code[node]]]
-    assert (
-        finish(hits_of(view, "GELU")) == []
-        and finish(hits_of(view, "F.gelu")) == hits
-        and finish(hits_of(view, "")) == []
-    )
+    assert hits_of(view, "GELU") == [] and hits_of(view, "F.gelu") == hits and hits_of(view, "") == []
     assert step(hits, hits[0], forward=True) == (hits[1], 2, False)
     assert step(hits, hits[-1], forward=True) == (hits[0], 1, True)
     assert step(hits, hits[0], forward=False) == (hits[-1], len(hits), True)
     assert step([], 3, forward=True) is None
-    assert finish(hits_of(view, "gelu", hits[3:5])) == hits[3:5]
-    module = finish(hits_of(view, "blocks.1"))
+    assert hits_of(view, "gelu", hits[3:5]) == hits[3:5]
+    module = hits_of(view, "blocks.1")
     assert module and all("blocks.1" in view.text[view.table.module[node]] for node in module)
 
 
@@ -157,13 +153,13 @@ def test_a_line_of_code_counts_only_where_no_node_has_the_text() -> None:
     other, last = result.graph.nodes[2:]
     other.name, other.target, last.args = "other", "aten.cos.default", []  # of the line "return h.sin()", as sin_0
     small = GraphView(sidecar.build(result))
-    assert [finish(hits_of(small, text)) for text in ("sin", "h.sin", "nowhere")] == [[1], [1, 2], []]
+    assert [hits_of(small, text) for text in ("sin", "h.sin", "nowhere")] == [[1], [1, 2], []]
 
 
 @given(st.integers(1, 120), st.integers(0, 2**32))
 def test_lanes_hold_one_value_at_a_time(count: int, seed: int) -> None:
     view = random_view(count, seed)
-    lanes = finish(laying(view))
+    lanes = laying(view)
     until: dict[int, int] = {}
     for node in range(count):
         lane, last = lanes.lane[node], view.user_lists.last(node)
@@ -177,7 +173,7 @@ def test_lanes_hold_one_value_at_a_time(count: int, seed: int) -> None:
 
 
 def test_a_gutter_reads(view: GraphView) -> None:
-    lanes = finish(laying(view))
+    lanes = laying(view)
     first = view.position("mean_0") or 0
     assert [lanes.gutter(node).strip() for node in range(first, first + 3)] != ["", "", ""]
 
@@ -227,7 +223,7 @@ def test_cut() -> None:
 
 
 def test_lines_read_as_their_headings(view: GraphView) -> None:
-    groups = finish(grouping(view))
+    groups = grouping(view)
     selection = select(view, "", None, groups.to_depth(0), groups)
     shown = fitting(COLUMNS[:12], widths(view, COLUMNS[:12]), 150)
     texts = RowTexts(selection, shown)

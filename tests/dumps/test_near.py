@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps.browse.near import ASCII, MOST, NodeBox, around, drawn, sheet_of
 from graphdbg.dumps.browse.sheet import DIM, HERE, Line, line_text
-from graphdbg.dumps.browse.table import GraphView, finish
+from graphdbg.dumps.browse.table import GraphView
 from graphdbg.dumps.sidecar import build
 
 from .graphs import chain
@@ -118,7 +118,7 @@ def test_every_line_leads_from_the_box_that_makes_a_value_to_one_that_uses_it(bo
 
 def view_of(nodes: int) -> GraphView:
     view = GraphView(build(layered(nodes)))
-    finish(view.finding_users())
+    _ = view.user_lists
     return view
 
 

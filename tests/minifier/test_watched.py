@@ -26,7 +26,7 @@ from graphdbg.minifier.events import Happening
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.progress import telling
 from graphdbg.minifier.progress.candidates import AtomNames, difference, node_lines, parsed, state, whole
-from graphdbg.minifier.progress.outcome import outcome_of
+from graphdbg.minifier.progress.outcome import ended, sentences
 from graphdbg.minifier.progress.watched import Watched, watched
 from graphdbg.minifier.report.issue import Preview
 from graphdbg.minifier.search.problem import Candidate
@@ -263,8 +263,8 @@ def test_nodes_are_named_and_far_ones_counted() -> None:
 
 def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_path: Path) -> None:
     content = read(out)
-    outcome = outcome_of(out, content.story)
-    assert (outcome.nodes, outcome.original[0]) == (content.story.best[0], content.story.original[0])  # type: ignore[index]
+    done = ended(out, content.story)
+    assert (done["nodes"], done["original_nodes"]) == (content.story.best[0], content.story.original[0])  # type: ignore[index]
     content.story.take(
         {
             "event": "done",
@@ -280,10 +280,11 @@ def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_pa
             "parts": [{"name": "relu", "verdict": "pass", "signature": ""}],
         }
     )
-    reported = outcome_of(tmp_path, content.story).sentences()
+    reported = sentences(ended(tmp_path, content.story))
     assert reported[0] == "50 nodes, 400 B of inputs -> 3 nodes, 4 B of inputs"
-    assert "verified: 3 of 3 fresh processes failed the same way" in reported and "without relu it passes" in reported
-    assert "the nearest case that passes: without relu" in reported and reported[-1] == "note: a note"
+    assert "verified: the saved case fails the same way in 3 of 3 fresh processes" in reported
+    assert "without relu it passes" in reported
+    assert "the nearest case that passes: without relu" in reported and reported[-1] == "a note"
 
 
 def test_a_start_is_proposed_checked_and_said_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from ...dumps.wording import counted
 from ...dumps.worst import keep, no_graphs
 from ..isolation import opened
 from ..live.how import How
-from ..node_values.seen import heading, line
+from ..node_values.seen import STAGES, heading, line
 from ..rungs import warmth
 from ..verdicts import verdict_words
 from ..verdicts.ladder_words import address, run_address
@@ -273,15 +273,6 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     bad = [saved for saved, outcome in judged if outcome.verdict.failed]
     first = f"; look at {with_flags(f'graphdbg replay {address(bad[0])}')} first" if bad else ""
     say(f"{counted(len(judged), 'graph')}, {len(bad)} failing{first}")
-
-
-STAGES = {
-    "as it is": "judging the graph as it is",
-    "eager": "running it eagerly",
-    "compile": "compiling it with its values as outputs",
-    "run": "running what was compiled",
-    "compare": "comparing with float64",
-}
 
 
 def _show_values(saved: SavedGraph, asked: str, rung: str, how: How, *, as_json: bool, as_lines: bool) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from ...dumps.graph_folder import GRAPHS_FOLDER
@@ -24,33 +24,25 @@ BEAT_S = 15.0
 STARTING = "starting the server of the runs (the first on a machine also compiles what all share)"
 
 Listener = Callable[[str], object]
-_beating: list[Listener] = []
-_listening: list[Listener] = []
+_listeners: list[tuple[Listener, bool]] = []
+"""Those of the blocks that run, the innermost last, and whether each gets lines about time."""
 
 
-def beating(listener: Listener) -> AbstractContextManager[None]:
-    """Within the block, `listener` gets a line every `BEAT_S` seconds for each query that is waited for."""
-    return _among(_beating, listener)
+@contextmanager
+def beating(listener: Listener, *, times: bool = True) -> Iterator[None]:
+    """Within the block, `listener` gets the lines of `send`, with `times` also one every `BEAT_S` seconds for each
+    query that is waited for."""
+    _listeners.append((listener, times))
+    try:
+        yield
+    finally:
+        _listeners.remove((listener, times))
 
 
 def send(text: str) -> None:
     """Passes a line to the present listener at once."""
-    for listener in (_beating or _listening)[-1:]:
+    for listener, _ in _listeners[-1:]:
         listener(text)
-
-
-def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Within the block, `listener` gets the lines of `send`, but no lines about time."""
-    return _among(_listening, listener)
-
-
-@contextmanager
-def _among(listeners: list[Listener], listener: Listener) -> Iterator[None]:
-    listeners.append(listener)
-    try:
-        yield
-    finally:
-        listeners.remove(listener)
 
 
 def waited(
@@ -59,14 +51,14 @@ def waited(
     """Waits for a query's end, however long that takes, and sends lines meanwhile. The query's own time starts when the
     server is `ready`."""
     began, was_ready = time.monotonic(), ready.is_set()
-    while not done.wait(BEAT_S if _beating else None):
+    while not done.wait(BEAT_S if any(times for _, times in _listeners) else None):
         if not was_ready and ready.is_set():
             began, was_ready = time.monotonic(), True
             continue
         taken, most = time.monotonic() - began, ""
         if was_ready:
             most = f", {limit_s:.0f} s at most" + " without what other programs take" * (taken > limit_s)
-        for listener in _beating[-1:]:
+        for listener in [listener for listener, times in _listeners if times][-1:]:
             listener(f"{_what(function, payload) if was_ready else STARTING}: {taken:.0f} s so far{most}")
 
 

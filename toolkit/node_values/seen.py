@@ -145,10 +145,10 @@ def size_text(value: float | None) -> str:
 Row = dict[str, Any]
 
 STAGES = {
-    "as it is": "judging it as it is",
-    "eager": "running eager",
-    "compile": "compiling with extra outputs",
-    "run": "running",
+    "as it is": "judging the graph as it is",
+    "eager": "running it eagerly",
+    "compile": "compiling it with its values as outputs",
+    "run": "running what was compiled",
     "compare": "comparing with float64",
 }
 

@@ -132,7 +132,7 @@ class GraphFind:
             elif self.room.prompt.is_open:
                 self._to_hit(max(node, 0) - 1, forward=True)
 
-        self.room.slices.run("search", hits_of(view, text, nodes), found)
+        self.room.ask("search", lambda: hits_of(view, text, nodes), found)
 
     def _to_hit(self, at: int, forward: bool) -> None:
         if self.rows.question.sort is not None and self.rows.selection is not None:
@@ -205,7 +205,7 @@ class GraphFind:
         nodes: Sequence[int] = getattr(self.room.needed(), what)(self.room.table.node)
         view, name = self.room.needed(), cell(self.room.needed(), "name", self.room.table.node)
         if not nodes:
-            self.room.status.show(None, f"{name} has no {what}" if view.whole else "the graph is still being read")
+            self.room.status.show(None, f"{name} has no {what}")
         elif len(nodes) == 1:
             self.jump(nodes[0])
         else:

@@ -1,5 +1,4 @@
-"""The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in
-slices.
+"""The graph screen: node table, tabs of the node under the cursor, lines for filter and search.
 
 Also: findings of jobs on the nodes of the graph screen: marks, the way from one to the next, values of rungs as
 columns.
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,6 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ....dumps.atomic import free_path
-from ....dumps.browse.about import loading
 from ....dumps.browse.kernels import kernel_column
 from ....dumps.browse.selection import Selection
 from ....dumps.browse.table import GraphView
@@ -35,11 +34,10 @@ from ....dumps.store import SavedGraph
 from ....dumps.tables import plain
 from ....toolkit.node_values.seen import ValuesSeen
 from ... import job_files
-from ...base_screen import in_thread
+from ...base_screen import T, in_thread
 from ...here import Here
 from ...jobs import command_of
 from ...outside import over
-from ...responsive import Slices
 from ...room import Room
 from ...settings import ascii_only, mark
 from ...sheet import Ask
@@ -85,7 +83,7 @@ class GraphMarks:
         """Reads what jobs have said since."""
         graph, view = self.room.here.graph, self.room.view
         live = self.room.workbench.values.get(graph or "")
-        if graph is None or view is None or not view.whole:
+        if graph is None or view is None:
             return
         if live is not None and live is not self.live:
             self.live = live
@@ -325,6 +323,8 @@ class GraphStanding:
             self.room.workbench.go("graph", Here(graph=str(case)))
 
 
+FEW = 8_000
+"""Up to this many nodes a question is answered at once: in some milliseconds."""
 REST_S = 0.04
 """How long the cursor rests before the tabs and the path follow it."""
 WIDE = 150
@@ -358,14 +358,13 @@ class GraphRoom(Room):
         super().__init__(here)
         self.saved = saved
         self.view: GraphView | None = None
-        self.slices = Slices(on_error=lambda error: self.trouble(error, doing="rows"))
         self.rows = GraphRows(self)
         self.find, self.tab_keys = GraphFind(self, self.rows), GraphTabs(self)
         self.marks = GraphMarks(self)
         self.standing = GraphStanding(self)
         self.parts = (self.rows, self.find, self.tab_keys, self.marks, self.standing)
         self.tabs: NodeTabs | None = None
-        self._early: Future[tuple[SavedGraph, bytes | None]] | None
+        self._early: Future[tuple[SavedGraph, GraphView]]
         self._begin(saved)
         self.resting: Any = None
 
@@ -374,6 +373,23 @@ class GraphRoom(Room):
         if self.view is None:
             raise NotReadyError("the graph is not there yet", "it is being read", "wait a moment")
         return self.view
+
+    def ask(
+        self,
+        question: str,
+        answer: Callable[[], T],
+        then: Callable[[T], object],
+        on_error: Callable[[BaseException], object] | None = None,
+    ) -> None:
+        """Calls `then` with the answer to a question about the graph: at once where that takes a few milliseconds, else
+        when a thread has it and the same question was not asked again."""
+        if len(self.needed()) > FEW:
+            self.work(answer, then, group=question, doing=question, on_error=on_error)
+            return
+        try:
+            then(answer())
+        except Exception as error:  # noqa: BLE001 - shown
+            on_error(error) if on_error else self.trouble(error, doing=question)
 
     # -- what a room says
 
@@ -443,35 +459,23 @@ class GraphRoom(Room):
         self._early = in_thread(lambda: early(self.here.graph or "", saved), "reading the graph")
 
     def read(self) -> None:
-        """Reads the graph; its first rows are shown before all of it is read."""
+        """Reads the graph, and shows it."""
         begun = self._early
-        if begun is None:
-            return
         if begun.done() and begun.exception() is None:
             self._take(begun.result())
         else:
-            self.work(begun.result, self._take, group="reading", doing="reading the graph")
+            self.work(begun.result, self._take, group="reading", doing="reading the graph", on_error=self._unreadable)
 
-    def _take(self, graph_and_data: tuple[SavedGraph, bytes | None]) -> None:
-        self.saved, data = graph_and_data
-        self._early = None
-        self.slices.run("reading", loading(self.saved, data), self._whole, self._unreadable, self._first_rows)
-
-    def _first_rows(self, view: GraphView) -> None:
-        self.view = view
+    def _take(self, graph_and_view: tuple[SavedGraph, GraphView]) -> None:
+        self.saved, self.view = saved, view = graph_and_view
         rows = Selection(view, self.rows.question, range(len(view)), None)
         self.rows.show_rows(rows, view.position(self.here.node) or 0 if self.here.node else 0)
-
-    def _whole(self, view: GraphView) -> None:
-        self.view = view
-        self.rows.again()
         self.rows.prepare()
         self.tab_keys.mount()
         self.marks.begin()
         self.call_after_refresh(gc.freeze)  # what there is now is not looked through again before a long rest
-        if (saved := self.saved) is not None:
-            read = lambda: kernel_column(saved, view)  # noqa: E731
-            self.work(read, self.rows.kernel_column, group="kernels", doing="reading the kernels")
+        read = lambda: kernel_column(saved, view)  # noqa: E731
+        self.work(read, self.rows.kernel_column, group="kernels", doing="reading the kernels")
 
     def on_screen_resume(self) -> None:
         """Gives the keys to the table when the screen comes back, and looks for values."""
@@ -488,10 +492,6 @@ class GraphRoom(Room):
         """Reads the graph again: its files may have changed."""
         self._begin(None)
         self.read()
-
-    def on_unmount(self) -> None:
-        """Ends what is under way."""
-        self.slices.stop()
 
     # -- the tabs
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.browse import columns as all_columns
-from ....dumps.browse.about import sidecar_bytes
 from ....dumps.browse.columns import NodeColumn
 from ....dumps.browse.filter import VALUE_KEYS, Term, hint
 from ....dumps.browse.row_texts import Lanes, laying
@@ -35,13 +34,10 @@ FEW_INPUTS = 4
 """Up to this many inputs are not folded."""
 
 
-def early(name: str, saved: SavedGraph | None) -> tuple[SavedGraph, bytes | None]:
-    """A graph and the bytes of its table, if it has one; read in a thread while textual still starts."""
+def early(name: str, saved: SavedGraph | None) -> tuple[SavedGraph, GraphView]:
+    """A graph and its nodes; read in a thread while textual still starts."""
     saved = saved or resolve_graph(name)
-    if saved.has_table:
-        return saved, sidecar_bytes(saved)
-    _ = saved.table
-    return saved, None
+    return saved, GraphView(saved.table)
 
 
 class GraphRows:
@@ -89,8 +85,7 @@ class GraphRows:
                 then()
 
         before = self.selection if self.selection is not None and self.selection.view is view else None
-        steps = selecting(view, question, self.groups, before)
-        self.room.slices.run("rows", steps, show, on_error)
+        self.room.ask("rows", lambda: selecting(view, question, self.groups, before), show, on_error)
 
     def show_rows(self, selection: Selection, node: int) -> None:
         """Shows rows with the cursor at a node or near it."""
@@ -116,9 +111,7 @@ class GraphRows:
         elif selection.question.folded:
             what = "modules" if selection.question.folded - self._inputs else "inputs"
             parts.append(f"{counted(len(selection), 'row', form=',')}, {what} folded")
-        if self.room.view is not None and not self.room.view.whole:
-            parts.append("reading on ...")
-        elif self.lanes is not None and self.room.table.lanes is None:
+        if self.lanes is not None and self.room.table.lanes is None:
             parts.append("no lanes")
         empty = "" if selection.matched or not self.question.terms else hint(selection.view, self.question.terms)
         self.room.status.show(" · ".join(parts), empty or None, alarm=bool(empty))
@@ -257,16 +250,19 @@ class GraphRows:
     # -- what takes a while, behind the first paint
 
     def prepare(self) -> None:
-        """Finds lanes, groups and the tables of the search, in slices."""
+        """Finds lanes, groups and the tables of the search."""
         view = self.room.needed()
 
         def laid(lanes: Lanes) -> None:
             self.lanes = lanes
             self.again()
-            self.grouped(self._fold_inputs)
-            self.grouped(lambda _: self.room.slices.run("prepare", _warm(view), lambda _: None))
+            self.grouped(grouped)
 
-        self.room.slices.run("lanes", laying(view), laid)
+        def grouped(groups: Groups) -> None:
+            self._fold_inputs(groups)
+            self.room.ask("search tables", lambda: _warm(view), lambda _: None)
+
+        self.room.ask("lanes", lambda: laying(view), laid)
 
     def _fold_inputs(self, groups: Groups) -> None:
         """Folds the inputs in front into one line, unless a key went among them or other rows are asked for already."""
@@ -285,14 +281,12 @@ class GraphRows:
             self.groups = groups
             then(groups)
 
-        self.room.slices.run("groups", grouping(self.room.needed()), found)
+        view = self.room.needed()
+        self.room.ask("groups", lambda: grouping(view), found)
 
 
-def _warm(view: GraphView):
+def _warm(view: GraphView) -> None:
     """Prepares what the first search would otherwise wait for."""
     for column in ("target", "module", "where", "code", "dtype", "shape"):
         view.distinct(column)
-        yield
-    _ = view.lower_names
-    yield
-    _ = view.positions
+    _ = view.lower_names, view.positions

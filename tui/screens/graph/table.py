@@ -162,7 +162,7 @@ class NodeTable(VirtualList):
         if self.selection is None or not len(self.selection) or self.row < 0:
             return
         view, node = self.selection.view, self.node
-        if view.whole and view.has_users:
+        if view.has_users:
             self.near = {
                 **dict.fromkeys(view.users(node)[:KEPT], self.glyphs["user"]),
                 **dict.fromkeys(view.inputs(node)[:KEPT], self.glyphs["input"]),

@@ -24,6 +24,7 @@ from ....dumps.tables import plain
 from ....minifier.events import QueryAnswered
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import atoms_of
+from ....minifier.progress.plot import Picture, drawn, picture
 from ....minifier.progress.watched import Bite, State, Watched, watched
 from ....minifier.starting import Start, proposed
 from ...here import Here
@@ -31,11 +32,10 @@ from ...jobs import Job
 from ...room import ViewsRoom
 from ...settings import ascii_only, mark
 from ...verdicts import of_graph
-from ...widgets.plot import Plot
 from ...widgets.texts import Lines, wrapped
 from .form import MinifyForm
 from .steering import MinifySteering
-from .views import VIEWS, ListView, Looked, candidate, output, picture
+from .views import VIEWS, ListView, Looked, candidate, output
 
 LOOK_S = 0.3
 """Seconds between two looks at OUT."""
@@ -48,6 +48,30 @@ MANY = 2000
 ACROSS = 20
 """Columns that { and } move."""
 OVER: tuple[State, ...] = ("ended", "dead", "unknown", "gone")
+
+
+class Plot(Lines):
+    """The plot at its present size; `draw` gives it new numbers."""
+
+    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; background: $background; }"
+
+    def __init__(self, ascii_only: bool) -> None:
+        super().__init__()
+        self.picture = Picture()
+        self.ascii_only = ascii_only
+
+    def draw(self, picture: Picture) -> None:
+        """Draws these numbers from now on."""
+        self.picture = picture
+        size = self.content_size
+        if not picture.series or not size.width or not size.height:
+            self.show([Text("drawn from the first answer on", "dim")])
+            return
+        self.show(drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only))
+
+    def on_resize(self) -> None:
+        """Draws again at the new size."""
+        self.draw(self.picture)
 
 
 class MinifyRoom(ViewsRoom):
@@ -215,20 +239,19 @@ class MinifyRoom(ViewsRoom):
             return
         self._looking = True
 
-        def look() -> tuple[Bite | None, BaseException | None]:
-            try:
-                self.looked.output = watched.output()
-                return watched.look(), None
-            except Exception as error:  # noqa: BLE001 - reported by `take`
-                return None, error
+        def look() -> Bite:
+            self.looked.output = watched.output()
+            return watched.look()
 
-        self.work(look, lambda seen: self._take(watched, *seen), doing="follow")
+        def failed(error: BaseException) -> None:
+            self._looking = False
+            self.trouble(error, doing="follow")
 
-    def _take(self, watched: Watched, bite: Bite | None, error: BaseException | None) -> None:
+        self.work(look, lambda bite: self._take(watched, bite), doing="follow", on_error=failed)
+
+    def _take(self, watched: Watched, bite: Bite) -> None:
         self._looking = False
-        if error is not None:
-            raise error
-        if watched is not self.watched or bite is None:
+        if watched is not self.watched:
             return
         changed = watched.take(bite)
         if watched.state != self._last_state:
@@ -303,7 +326,7 @@ class MinifyRoom(ViewsRoom):
             at_once or watched.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S
         ):
             self._drawn, self._drawn_at = drawn, now
-            self.query_one(Plot).draw(picture(watched, ascii_only=ascii_only()))
+            self.query_one(Plot).draw(picture(watched.story, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")
         at = time.time()
         facts = telling.figures(watched, at) if wide else [(fact, "") for fact in telling.facts(watched, at)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.text import Text
 
@@ -23,11 +24,11 @@ from ....minifier.events import QueryAnswered
 from ....minifier.minified import Also
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import NUMBERS_ONLY, AtomNames, Line, difference, parsed, state, whole
-from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
+from ....minifier.progress.outcome import ended, others_on_disk, sentences_afterwards
+from ....minifier.progress.plot import mark_of
 from ....minifier.progress.watched import Watched
 from ....minifier.story import Story
 from ....toolkit.verdicts.verdict_words import query_words
-from ...widgets.plot import Marks, Picture, Series
 from ...widgets.texts import Made
 
 SHOWN = 24
@@ -53,16 +54,16 @@ class Looked:
     """The candidate that the shown one is compared with; empty: it is shown whole."""
     output: tuple[str, list[str]] = ("", [])
     """Of the query that runs: its stage, the last lines that it printed."""
-    outcome: Conclusion | None = None
+    done: dict[str, Any] | None = None
     repro: str = ""
     """The text of repro.py."""
     others: list[Also] = field(default_factory=list[Also])
 
     def look_at_disk(self, watched: Watched) -> None:
         """Reads the result and the other failures; called in a thread."""
-        self.outcome = outcome_of(watched.out, watched.story)
+        self.done = done = ended(watched.out, watched.story)
         with contextlib.suppress(OSError, GraphdbgError):
-            self.repro = opening.read_text(self.outcome.repro) if self.outcome.repro else ""
+            self.repro = opening.read_text(done["repro_path"]) if done["repro_path"] else ""
         self.others = others_on_disk(watched.out)
 
 
@@ -159,18 +160,13 @@ def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
     return Made(len(queries), lambda index: _query(queries[index], ascii_only), QUERY_WIDTH)
 
 
-def _mark(query: QueryAnswered, ascii_only: bool) -> tuple[str, str]:
-    said = query_words(query.verdict)
-    return (said.letter if ascii_only else said.mark), said.style
-
-
 def _query(query: QueryAnswered, ascii_only: bool) -> Text:
     said = query_words(query.verdict)
     nodes, size = counted(query.nodes, "node", form=">7"), size_text(query.input_bytes)
     numbers = f"{nodes:<13} {size:>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.queries:>4} ")
-    text.append(*_mark(query, ascii_only))
+    text.append(*mark_of(query, ascii_only))
     text.append(f" {numbers}  {query.step:<12} {said.was}{known}", "bold" if query.improved else "")
     if query.verdict not in ("same", "pass") and query.signature:
         text.append(f": {plain(query.signature)}", "dim")
@@ -198,16 +194,16 @@ def _said(watched: Watched, looked: Looked) -> list[Text]:
 
 
 def _result(watched: Watched, looked: Looked) -> list[Text]:
-    if looked.outcome is None or watched.state in ("starting", "running"):
+    if looked.done is None or watched.state in ("starting", "running"):
         return [Text("it has not ended yet", "dim")]
-    first, *rest = [Text(plain(line)) for line in looked.outcome.sentences()]
+    first, *rest = [Text(plain(line)) for line in sentences_afterwards(looked.done)]
     first.stylize("bold")
     head = next((head for head in ("\ndef graph(", "\nimport ") if head in looked.repro), "")
     program = looked.repro[looked.repro.find(head) + 1 :] if head else looked.repro
     code = [Text(plain(line), "cyan") for line in program.splitlines() if line.strip()]
     more = [Text(f"... {counted(len(code) - SHOWN, 'more line')}", "dim")] if len(code) > SHOWN else []
     keys = "y  copy the repro    2  its graph    6  the report" if code else "2  its graph    6  the report"
-    return [first, *code[:SHOWN], *more, Text(keys if looked.outcome.case else "", "dim"), *rest]
+    return [first, *code[:SHOWN], *more, Text(keys if looked.done["case"] else "", "dim"), *rest]
 
 
 VIEWS = (
@@ -219,20 +215,3 @@ VIEWS = (
     ListView("Log", _said, count=lambda watched, looked: len(watched.story.said)),
     ListView("Result", _result),
 )
-
-
-def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
-    """The numbers of a followed minification as a picture."""
-    story = watched.story
-    if not story.points:
-        return Picture()
-    nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
-    tens = [10**power for power in range(1, 12)]
-    ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
-    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
-    if max(sizes) > 1:
-        powers = [1 << power for power in range(5, 40, 5)]
-        ticks = {size: size_text(size, digits=0) for size in powers if size < max(sizes)}
-        series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
-    turns = [(query, step) for query, step in story.turns if query < len(story.points)]
-    return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns, list(story.times)))

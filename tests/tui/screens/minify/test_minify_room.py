@@ -71,7 +71,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
     assert isinstance(room, MinifyRoom)
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.looked.outcome is not None and room.looked.atoms.nodes, "result and names")
+        await until(app, lambda: room.looked.done is not None and room.looked.atoms.nodes, "result and names")
         assert room.watched is not None and room.watched.state == "ended"
         known = room.watched.story
         text = shown(app)
@@ -155,9 +155,11 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(
                 event="done", nodes=9, input_bytes=40, original_nodes=180, verified=[3, 3], signature="crash in compile"
             )
         )
-        await until(app, lambda: VIEWS[room.view].name == "Result" and room.looked.outcome is not None, "the result")
+        await until(app, lambda: VIEWS[room.view].name == "Result" and room.looked.done is not None, "the result")
         await until(
-            app, lambda: "verified: 3 of 3 fresh processes failed the same way" in shown(app), "that it was verified"
+            app,
+            lambda: "verified: the saved case fails the same way in 3 of 3 fresh processes" in shown(app),
+            "that it was verified",
         )
         assert bells == [True] and messages == ["small: done after 9 queries"]
 
@@ -350,7 +352,7 @@ def test_nothing_of_what_matters_is_cut_off_at_any_size(out: Path) -> None:
     room = MinifyRoom(Here(out="small"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.looked.outcome is not None and "Result" in shown(app), "the result")
+        await until(app, lambda: room.looked.done is not None and "Result" in shown(app), "the result")
         for size in [(60, 20), (80, 24), (160, 50), (250, 80), (60, 20)]:
             await pilot.resize_terminal(*size)
             await until(
@@ -392,7 +394,7 @@ def test_a_real_one_is_begun_left_attached_to_and_reported(work: Path) -> None:
     async def attach(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: again.watched is not None and again.watched.state == "ended", "its end", 120)
         await until(
-            app, lambda: again.looked.outcome is not None and again.looked.outcome.repro is not None, "the result"
+            app, lambda: again.looked.done is not None and again.looked.done["repro_path"] is not None, "the result"
         )
         await until(app, lambda: "10 nodes, 24 B of inputs -> 3 nodes" in shown(app), "the size")
         assert again.watched is not None and again.watched.story.best is not None and again.watched.story.best[0] == 3

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from graphdbg.tui.widgets.plot import BRAILLE, Marks, Series, drawn
+from graphdbg.minifier.progress.plot import BRAILLE, Marks, Series, drawn
 
 NODES = [180] * 5 + [40] * 3 + [9] * 4 + [3] * 8
 

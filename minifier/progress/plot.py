@@ -1,7 +1,7 @@
-"""A line plot in the terminal: up to two series over the queries or over time, each on a logarithmic scale of its own,
-in braille or ASCII.
+"""The plot of a minification: up to two series over the queries or over time, each on a logarithmic scale of its own,
+in braille or ASCII. The live view of the command and the workbench show it.
 
-Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
+Steps, not slopes: a size holds until it changes. Draws in no terminal itself.
 
 >>> rows = drawn([Series([8, 4, 1], "cyan")], 24, 6)
 >>> len(rows), len(rows[0].plain)
@@ -17,8 +17,10 @@ from math import log
 
 from rich.text import Text
 
-from ...dumps.wording import clock_text
-from .texts import Lines
+from ...dumps.wording import clock_text, counted, size_text
+from ...toolkit.verdicts.verdict_words import query_words
+from ..events import QueryAnswered
+from ..story import Story
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille cell by row and column."""
@@ -208,8 +210,8 @@ def _verdicts(verdicts: Sequence[tuple[str, str]], places: list[int], across: in
     text = Text(" " * (left + 1), no_wrap=True, end="")
     before = -1
     for column in range(across):
-        query = places[min(len(places) - 1, column * dots + dots - 1)] if places else -1
-        mark, style = verdicts[query] if 0 <= query < len(verdicts) and query != before else (" ", "")
+        query = max((at for at in places[column * dots :][:dots] if at < len(verdicts)), default=-1)
+        mark, style = verdicts[query] if query >= 0 and query != before else (" ", "")
         text.append(mark, style)
         before = query
     return text
@@ -232,25 +234,23 @@ class Picture:
     marks: Marks = field(default_factory=Marks)
 
 
-class Plot(Lines):
-    """The plot at its present size; `draw` gives it new numbers."""
+def mark_of(query: QueryAnswered, ascii_only: bool) -> tuple[str, str]:
+    """The character of a query's answer, and its style."""
+    said = query_words(query.verdict)
+    return (said.letter if ascii_only else said.mark), said.style
 
-    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; background: $background; }"
 
-    def __init__(self, ascii_only: bool) -> None:
-        super().__init__()
-        self.picture = Picture()
-        self.ascii_only = ascii_only
-
-    def draw(self, picture: Picture) -> None:
-        """Draws these numbers from now on."""
-        self.picture = picture
-        size = self.content_size
-        if not picture.series or not size.width or not size.height:
-            self.show([Text("drawn from the first answer on", "dim")])
-            return
-        self.show(drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only))
-
-    def on_resize(self) -> None:
-        """Draws again at the new size."""
-        self.draw(self.picture)
+def picture(story: Story, *, ascii_only: bool = False) -> Picture:
+    """The numbers of a followed minification as a picture."""
+    if not story.points:
+        return Picture()
+    nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
+    tens = [10**power for power in range(1, 12)]
+    ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
+    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
+    if max(sizes) > 1:
+        powers = [1 << power for power in range(5, 40, 5)]
+        ticks = {size: size_text(size, digits=0) for size in powers if size < max(sizes)}
+        series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
+    turns = [(query, step) for query, step in story.turns if query < len(story.points)]
+    return Picture(series, Marks([mark_of(query, ascii_only) for query in story.queries], turns, list(story.times)))
