@@ -50,4 +50,7 @@ class Rows(VirtualList):
             base = base + self.get_component_rich_style("rows--cursor")
             parts = [("".join(text for text, _ in parts), "")]
         segments = [Segment(text, base + Style.parse(style) if style else base) for text, style in parts if text]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+        strip, width = Strip(segments), self.size.width
+        if strip.cell_length > width and strip.crop(width).text.strip():  # words are cut off, not spaces
+            strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])
+        return strip.adjust_cell_length(width, base)
