@@ -170,6 +170,10 @@ def judged(
         return row
     shared = {name: value for name, value in eager.values.items() if SHARES not in name or name in got.values}
     eager = eager._replace(values=shared)  # eager's dropout at 0 is its input, compiled a copy, which harms nobody
+    alias = next((name for name in got.values if SHARES in name and name not in shared), "")  # numbers go before it
+    got = got._replace(
+        values={name: value for name, value in got.values.items() if SHARES not in name or name in shared}
+    )
     if list(eager.values) != list(got.values):
         missing = [name for name in eager.values if name not in got.values]
         extra = [name for name in got.values if name not in eager.values]
@@ -193,9 +197,14 @@ def judged(
             continue
         if difference.detail != "rounding":
             row.value, row.error, row.size, row.tolerance = name, far, _size(want), _tolerance(want)
-            row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
+            words = _words(name, want, have, difference, row)
+            words += f"; {_left_out(alias, eager.values, {alias: True})}" if alias.startswith(name + SHARES) else ""
+            row.verdict = fails(KIND_OF.get(difference.kind), key, words)
             return row
         rounded = rounded or f"{name} {_ALONE if EAGERS in difference.text else _ROUNDED}"
+    if alias:
+        row.value, row.verdict = alias, fails("metadata", key, _left_out(alias, eager.values, {alias: True}))
+        return row
     if rounded:
         row.verdict = Verdict("rounding", reason=rounded)
         beyond = (row.error or 0.0) > (row.tolerance or 0.0)

@@ -534,6 +534,19 @@ def test_a_result_that_is_the_input_where_eagers_is_not_departs(beside: bool, wo
     assert word == "ok" or "result shares the memory of x, eager's does not" in shadowed.summary
 
 
+def test_wrong_numbers_are_named_before_the_memory_that_a_wrong_result_shares(tmp_path: Path) -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        kept = x + 1
+        x.zero_()
+        return kept
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(written, backend=lambda gm, inputs: lambda x: [x.zero_()])(torch.ones(3))
+    assert shadowed.verdict.kind == "wrong_numbers", shadowed.summary
+    assert "result is off by 1, relative to its size" in shadowed.summary
+    assert "; result shares the memory of x, eager's does not" in shadowed.summary
+
+
 def test_a_copy_in_place_of_the_input_is_no_departure(tmp_path: Path) -> None:
     with graphdbg.shadow(tmp_path / "found") as shadowed:
         drop = torch.compile(lambda x: torch.nn.functional.dropout(x, training=False), backend="aot_eager")
