@@ -47,7 +47,8 @@ _ROUNDED = "differs as rounding alone may move it"
 _ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
 SHARES = " shares the memory of "
-"""In keys: that a result requires grad, or is a view of what the call was given or holds."""
+WRITTEN = ", written"
+"""In keys: that a result requires grad, or is a view of what the call was given or holds; that it was written into."""
 
 OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
 """The exception that an operator raised on fake tensors, as Dynamo repeats it."""
@@ -136,7 +137,7 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
 
 def unrepeated(name: str, far: float, again: Values) -> str:
     """A sentence about a value that eager does not repeat. `far`: its distance, as `unsteady` gives it."""
-    shown = name.removesuffix(", written")
+    shown = name.removesuffix(WRITTEN)
     if not math.isinf(far):
         return f"eager's {shown} differs by {far:.2g} from run to run"
     if name in again:
@@ -220,7 +221,7 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
         return f"{name}, eager's does not" if name in got else f"{name} with eager alone"
     if name.startswith(("result", "gradient")):
         return f"{name} is missing" if name in eager else f"{name} is there, and not in eager's"
-    shown = name.removesuffix(", written")
+    shown = name.removesuffix(WRITTEN)
     if name in eager:
         does = f"makes it {_short(eager[name])}" if shown == name else "changes it in place"
         return f"{shown} is left as it was, eager {does}"
