@@ -449,8 +449,8 @@ class FunctionCalls:
                 if key in space:
                     source.assign(name, space[key])
         source.assign_classes()
-        everything = [*given, *named, *((name, name) for name in sorted(source.spaces))]
-        state = ", ".join(f"{name!r}: {text}" for name, text in everything)
+        everything = dict([*given, *named, *((name, name) for name in [*sorted(source.spaces), *source.changed()])])
+        state = ", ".join(f"{name!r}: {text}" for name, text in everything.items())
         words = f"({', '.join(text for _, text in given)}{',' if len(given) == 1 else ''})"
         keywords = f"{{{', '.join(f'{name!r}: {text}' for name, text in named)}}}"
         line, depth, lines = f"yield {called}, {words}, {keywords}, lambda: {{{state}}}, {{}}", "", list(source.lines)

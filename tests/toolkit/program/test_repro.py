@@ -659,6 +659,28 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     assert space["main"]() == 0
 
 
+def test_what_a_class_of_a_function_closes_over_is_compared_where_the_call_changes_it(tmp_path: Path) -> None:
+    counts = {"calls": 0, "sizes": [0]}
+
+    class Meter:
+        def hit(self, size: int) -> None:
+            counts["calls"] += 1
+            counts["sizes"].append(size)
+
+    class Metered(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            Meter().hit(x.shape[0])
+            return x + 1
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(Metered(), backend="eager")(torch.ones(3))
+    if not shadowed.verdict.failed:
+        pytest.skip("this torch keeps what the method changes")
+    assert shadowed.at is not None and "counts['calls'] is left as it was, eager makes it 1" in shadowed.verdict.reason
+    text = (Path(shadowed.at.repro) / ALONE).read_text()
+    assert "lambda: {'x': x, 'counts_sizes': counts_sizes, 'counts': counts}" in text
+
+
 def test_a_write_that_is_lost_is_shown_by_the_values_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
