@@ -133,8 +133,8 @@ def test_memory_between_the_elements_of_simpler_values_is_no_chance() -> None:
     given = Live(case(lambda x: x + 1, spaced).gm, [spaced])
     freed = torch.full((4096,), 7.0)
     del freed  # whose memory may come next
-    made = applied("values", given, ["values 0 ones"]).inputs[0]
-    assert made.stride() == (2,) and made.as_strided((4095,), (1,)).sum() == 2048
+    simpler = applied("values", given, ["values 0 ones"]).inputs[0]
+    assert simpler.stride() == (2,) and simpler.as_strided((4095,), (1,)).sum() == 2048
 
 
 def test_values_of_one_memory_stay_in_it() -> None:

@@ -114,8 +114,8 @@ def test_float64_inputs_keep_what_lies_between_elements_where_it_may_be_read() -
         ("aten.as_strided_copy.default", tensor(4), "[x.double() for x in make_inputs()]"),
         ("aten.neg.default", spaced, "[x.double() for x in make_inputs()]"),
     ):
-        made = call("out", target, node("x"), *([[2], [1]] if "strided" in target else []), value=tensor(2))
-        text = next(candidates(case_of(record_of({"x": shape}, [made], ["out"]), ACCURACY))).text
+        reading = call("out", target, node("x"), *([[2], [1]] if "strided" in target else []), value=tensor(2))
+        text = next(candidates(case_of(record_of({"x": shape}, [reading], ["out"]), ACCURACY))).text
         assert f"exact = graph(*{wide})" in text, text
 
 
