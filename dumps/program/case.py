@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -110,6 +111,8 @@ class GraphFacts:
         """Whether autograd sees this graph and knows some tensors that share memory as views."""
         self.strided = any("as_strided" in call for call in calls)
         """Whether an operator may access memory outside of the view that it gets."""
+        self.reaches = self.strided and any(map(_has_gaps, given))
+        """Whether that may be what lies between the elements of an input."""
         self.unbacked = any(_UNBACKED.search(str(dim)) for value in returned for dim in value.shape)
         """Whether an output has a size that is known only at run time."""
         self.with_floats = any(
@@ -155,6 +158,13 @@ def _overlaps(value: TensorValue) -> bool:
             return True
         reach += (size - 1) * step
     return 0 in value.stride
+
+
+def _has_gaps(value: TensorValue) -> bool:
+    """Whether there is memory between the elements; symbolic dimensions are ignored."""
+    both = zip(value.stride, value.shape, strict=False)
+    known = [(step, size) for step, size in both if isinstance(step, int) and isinstance(size, int) and size > 1]
+    return sum(step * (size - 1) for step, size in known) >= prod(size for _, size in known)
 
 
 def _switches(node: NodeRecord) -> bool:

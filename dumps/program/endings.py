@@ -281,7 +281,8 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
         loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
         return DyingProgram(*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's"))
     given, functions = f"[{_in_float64(run)} for x in make_inputs()]", [_FLOAT64_MODE] if wide is None else []
-    if run.writes and run.facts.shares and not run.backward and all([*run.facts.inputs, *run.facts.held]):
+    reads_more = (run.writes and run.facts.shares) or run.facts.reaches
+    if reads_more and not run.backward and all([*run.facts.inputs, *run.facts.held]):
         given, functions = "widened(make_inputs())", [*functions, _WIDENED]
     given = "make_inputs(torch.Tensor.double)" if run.facts.moved else given
     exact = run.of("graph", given, wide or "")
@@ -303,7 +304,7 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
 
 
 _WIDENED = [
-    "def widened(inputs):  # in float64; what shares memory shares it still",
+    "def widened(inputs):  # in float64; what shares memory, or lies between, is kept",
     "    memory = {x.untyped_storage().data_ptr(): x for x in inputs}",
     "    for at, x in memory.items():",
     "        x = x.as_strided((x.untyped_storage().nbytes() // x.itemsize,), (1,), 0)",

@@ -84,6 +84,7 @@ def apply(case: Live, edit: str) -> Live:
             _write(inputs[index], new)
         else:
             own = torch.empty_strided(old.shape, old.stride(), dtype=old.dtype, device=old.device)
+            own.as_strided((span(own),), (1,)).zero_()  # what lies between the elements may be read, too
             inputs[index] = _write(own, new).requires_grad_(old.requires_grad)
     return Live(case.gm, inputs, case.spec)
 

@@ -251,7 +251,7 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     first = shown = None
     for script in candidates(offs(case)[0]):
         if first is not None and asked.late:
-            other = f"graphdbg report {shlex.quote(str(saved.path.parent))} tries other ways to write it"
+            other = f"graphdbg report {shlex.quote(str(saved.path))} tries other ways to write it"
             asked.narrate(f"the time was over (--max-time) before a repro showed it: {other}")
             break
         beside = f" and {', '.join(script.case.modules)} imported" if script.case.imports else ""

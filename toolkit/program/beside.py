@@ -532,7 +532,7 @@ class Beside:
         values |= {f"{name}{comparing.REQUIRES}": True for name, tensor in tensors if tensor.requires_grad}
         written, gradients = self.start.written()
         in_place = [(name, tensor) for name, tensor in written if not counts(name, tensor)]
-        values.update({f"{name}, written": comparing.kept(tensor) for name, tensor in in_place})
+        values.update({f"{name}{comparing.WRITTEN}": comparing.kept(tensor) for name, tensor in in_place})
         given = {id(value): value for value in t.tree_leaves((args, kwargs))} if own else {}
         copies = {self.place[key]: given.get(key, copy) for key, copy in self.copies.items()}
         values.update({f"{name}, as it is afterwards": comparing.kept(copy) for name, copy in copies.items()})
@@ -644,7 +644,7 @@ class Beside:
         for (at, before), after in zip(self.given.items(), given, strict=True):
             name, theirs = self.theirs.get(at, ("", lambda: None))
             if theirs() is not None and not same_bits(before, after):
-                values[f"the gradient given to {name}, written"] = comparing.kept(after)
+                values[f"the gradient given to {name}{comparing.WRITTEN}"] = comparing.kept(after)
         return Left(values, None, "", left.seconds + time.perf_counter() - began)
 
     def _backpropagated(

@@ -48,8 +48,9 @@ _ROUNDED = "differs as rounding alone may move it"
 _ALONE = "differs where an operation of eager's alone makes NaN, or leaves the range of float16"
 REQUIRES = " requires grad"
 SHARES = " shares the memory of "
+WRITTEN = ", written"
+"""In keys: that a result requires grad, or is a view of what the call was given or holds; that it was written into."""
 NOT_EAGER = "; eager does not"
-"""In keys: that a result requires grad, or is a view of what the call was given or holds."""
 
 OF_FAKE = re.compile(r"with fake tensors: .*: got (\w+)\(['\"](.*?)['\"]\)")
 """The exception that an operator raised on fake tensors, as Dynamo repeats it."""
@@ -138,7 +139,7 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
 
 def unrepeated(name: str, far: float, again: Values) -> str:
     """A sentence about a value that eager does not repeat. `far`: its distance, as `unsteady` gives it."""
-    shown = name.removesuffix(", written")
+    shown = name.removesuffix(WRITTEN)
     if not math.isinf(far):
         return f"eager's {shown} differs by {far:.2g} from run to run"
     if name in again:
@@ -172,6 +173,10 @@ def judged(
         return row
     shared = {name: value for name, value in eager.values.items() if SHARES not in name or name in got.values}
     eager = eager._replace(values=shared)  # eager's dropout at 0 is its input, compiled a copy, which harms nobody
+    alias = next((name for name in got.values if SHARES in name and name not in shared), "")  # numbers go before it
+    got = got._replace(
+        values={name: value for name, value in got.values.items() if SHARES not in name or name in shared}
+    )
     if list(eager.values) != list(got.values):
         missing = [name for name in eager.values if name not in got.values]
         extra = [name for name in got.values if name not in eager.values]
@@ -195,9 +200,14 @@ def judged(
             continue
         if difference.detail != "rounding":
             row.value, row.error, row.size, row.tolerance = name, far, _size(want), _tolerance(want)
-            row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
+            words = _words(name, want, have, difference, row)
+            words += f"; {_left_out(alias, eager.values, {alias: True})}" if alias.startswith(name + SHARES) else ""
+            row.verdict = fails(KIND_OF.get(difference.kind), key, words)
             return row
         rounded = rounded or f"{name} {_ALONE if EAGERS in difference.text else _ROUNDED}"
+    if alias:
+        row.value, row.verdict = alias, fails("metadata", key, _left_out(alias, eager.values, {alias: True}))
+        return row
     if rounded:
         row.verdict = Verdict("rounding", reason=rounded)
         beyond = (row.error or 0.0) > (row.tolerance or 0.0)
@@ -213,7 +223,7 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
         return f"{name}, eager's does not" if name in got else f"{name} with eager alone"
     if name.startswith(("result", "gradient")):
         return f"{name} is missing" if name in eager else f"{name} is there, and not in eager's"
-    shown = name.removesuffix(", written")
+    shown = name.removesuffix(WRITTEN)
     if name in eager:
         does = f"makes it {_short(eager[name])}" if shown == name else "changes it in place"
         return f"{shown} is left as it was, eager {does}"

@@ -38,6 +38,7 @@ from .. import torch_private as t
 from ..live.eager import eager_draws
 from ..live.torch_state import encoded_settings
 from ..torch_private import replaced
+from .comparing import WRITTEN
 from .reach import argument_names, callable_of, own_file, own_modules
 from .records import ALONE, BACKENDS, DRAWN, MODULES, WITH_MODULES, Call, CallRung
 from .records import PROGRAM as OWN
@@ -343,7 +344,7 @@ def differs(want, have):
         return kind, f"it {{compiled}}, eager {{eager}}"
     if list(want) != list(have):
         odd = [name for name in [*want, *have] if (name in want) != (name in have)]
-        return "structure", f"{{odd[0] if odd else 'an order'}} is in one of both alone"
+        return "structure", f"{{odd[0]}} is in one of both alone" if odd else "what is left comes in another order"
     for name, expected in want.items():
         actual = have[name]
         if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
@@ -450,8 +451,8 @@ class FunctionCalls:
                 if key in space:
                     source.assign(name, space[key])
         source.assign_classes()
-        everything = [*given, *named, *((name, name) for name in sorted(source.spaces))]
-        state = ", ".join(f"{name!r}: {text}" for name, text in everything)
+        everything = dict([*given, *named, *((name, name) for name in [*sorted(source.spaces), *source.changed()])])
+        state = ", ".join(f"{name!r}: {text}" for name, text in everything.items())
         words = f"({', '.join(text for _, text in given)}{',' if len(given) == 1 else ''})"
         keywords = f"{{{', '.join(f'{name!r}: {text}' for name, text in named)}}}"
         line, depth, lines = f"yield {called}, {words}, {keywords}, lambda: {{{state}}}, {{}}", "", list(source.lines)
@@ -506,6 +507,8 @@ class FunctionCalls:
         if given:
             arrived = ", ".join(f'{at}: T["given_{at}"]' for at in sorted(given))
             body[-1] = body[-1].removesuffix("{}") + f"{{{arrived}}}"
+        written = row.value.endswith(WRITTEN)  # by one of the two alone, and by more than rounding
+        off = row.error or (0.1 if written else 0.0)
         fields = {
             "function": call.function,
             "place": f"{Path(call.file).name}:{call.line}",
@@ -515,9 +518,9 @@ class FunctionCalls:
             "backend": BACKENDS[rung],
             "compiled": compiled,
             "definitions": definitions,
-            "strides": row.verdict.kind == "metadata",
+            "strides": row.verdict.kind == "metadata" and not written,
             "settings": settings,
-            "tolerance": float(f"{max(row.tolerance or 0.0, min(row.error or 0.0, 1.0) / 10):.1g}"),
+            "tolerance": float(f"{max(row.tolerance or 0.0, min(off, 1.0) / 10):.1g}"),
             "calls": "\n".join(f"    {line}" for line in body),
             "raises": call.raises,
         }

@@ -113,6 +113,12 @@ class Source:
         self.lines, self._done, self._changed, self.start = [], set(), set(), start
         self.touched |= touched
 
+    def changed(self) -> list[str]:
+        """The names of the Python objects that the calls change: a closure of a class, say, to which no argument
+        leads."""
+        objects = [value for value in self._alive if not isinstance(value, torch.Tensor)]
+        return [self._names[id(value)] for value in objects if id(value) in self.touched]
+
     def text(self, value: Any, hint: str) -> str:
         """Returns an expression for a value; adds lines that create or update the names in it."""
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):

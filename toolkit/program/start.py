@@ -21,7 +21,7 @@ import random
 import re
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 import torch
@@ -254,6 +254,9 @@ def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:
     before, after = dict(leaves_of(kept)), dict(leaves_of(now))
     parts = {name: part for name, part in after.items() if name not in before or not _one(before[name], part)}
     parts |= {name: ABSENT for name in before if name not in after}
+    if not parts and isinstance(box.owner, OrderedDict):  # whose order is part of what it is
+        keys = tuple(key if type(key) in _TOLD else type(key).__name__ for key in now)
+        return [(f"the order of {box.name or 'self'}", keys)]
     if box.kind == "dict" and "params" in kept:
         parts.pop("['capturable']", None)  # Dynamo sets it in an optimizer on a GPU, which then counts its steps there
     dotted = box.kind in ("attributes", "class", "slots")

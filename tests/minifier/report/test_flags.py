@@ -107,6 +107,18 @@ def test_what_is_written_is_compared_also_where_nothing_is_returned() -> None:
         assert f"exact = run(graph, {wide})" in text
 
 
+def test_float64_inputs_keep_what_lies_between_elements_where_it_may_be_read() -> None:
+    spaced = structs.replace(tensor(4), stride=[2])
+    for target, shape, wide in (
+        ("aten.as_strided_copy.default", spaced, "widened(make_inputs())"),
+        ("aten.as_strided_copy.default", tensor(4), "[x.double() for x in make_inputs()]"),
+        ("aten.neg.default", spaced, "[x.double() for x in make_inputs()]"),
+    ):
+        reading = call("out", target, node("x"), *([[2], [1]] if "strided" in target else []), value=tensor(2))
+        text = next(candidates(case_of(record_of({"x": shape}, [reading], ["out"]), ACCURACY))).text
+        assert f"exact = graph(*{wide})" in text, text
+
+
 def test_a_broken_promise_of_an_operator_is_looked_for_by_torchs_own_comparison() -> None:
     failure = Signature("metadata", "run", detail="stride")
     text = next(candidates(case_of(relu_record(None), failure, rung="debug_nop"))).text

@@ -79,7 +79,7 @@ def test_other_programs_are_tried_while_there_is_time(
     saved = SimpleNamespace(path=tmp_path, run=None)
     search(case, ReportRuns(cast("SavedGraph", saved), 3, Redactor(), said.append, {}, "", until))
     assert len([text for text in said if text.startswith("running a repro")]) == runs
-    over = f"the time was over (--max-time) before a repro showed it: graphdbg report {tmp_path.parent} tries other"
+    over = f"the time was over (--max-time) before a repro showed it: graphdbg report {tmp_path} tries other"
     assert said[-1].startswith(over) is (runs == 1)
 
 

@@ -659,6 +659,49 @@ def test_a_missing_guard_between_functions_of_one_def_is_shown_by_the_calls_of_a
     assert space["main"]() == 0
 
 
+def test_what_a_class_of_a_function_closes_over_is_compared_where_the_call_changes_it(tmp_path: Path) -> None:
+    counts = {"calls": 0, "sizes": [0]}
+
+    class Meter:
+        def hit(self, size: int) -> None:
+            counts["calls"] += 1
+            counts["sizes"].append(size)
+
+    class Metered(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            Meter().hit(x.shape[0])
+            return x + 1
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(Metered(), backend="eager")(torch.ones(3))
+    if not shadowed.verdict.failed:
+        pytest.skip("this torch keeps what the method changes")
+    assert shadowed.at is not None and "counts['calls'] is left as it was, eager makes it 1" in shadowed.verdict.reason
+    text = (Path(shadowed.at.repro) / ALONE).read_text()
+    assert "lambda: {'x': x, 'counts_sizes': counts_sizes, 'counts': counts}" in text
+
+
+def test_a_write_that_is_lost_is_shown_by_the_values_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, training=False).mul_(0.5).sum()
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(halved, backend="aot_eager")(torch.ones(8))
+    if not shadowed.verdict.failed:
+        pytest.skip("this torch keeps the write into what dropout returns")
+    assert shadowed.at is not None and "x is left as it was, eager changes it in place" in shadowed.verdict.reason
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # what the repro sets lasts as long as the test
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    program = Path(shadowed.at.repro) / ALONE
+    space = runpy.run_path(str(program))
+    lost = {"x": torch.ones(8), "y": torch.ones(8) + 1e-6}
+    assert not space["STRIDES"] and 0 < space["TOLERANCE"] < 0.2
+    assert space["differs"]({**lost, "x": torch.ones(8) / 2}, {**lost, "y": torch.ones(8)})[0] == "values"
+    assert space["differs"](lost, {**lost, "y": torch.ones(8)}) is None
+
+
 OPERATOR = """
 from __future__ import annotations
 import torch

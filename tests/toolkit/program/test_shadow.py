@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import itertools
@@ -533,6 +534,33 @@ def test_a_result_that_is_the_input_where_eagers_is_not_departs(beside: bool, wo
         torch.compile(lambda x: x + 0, backend=backend)(torch.ones(3))
     assert shadowed.verdict.verdict == word, shadowed.summary
     assert word == "ok" or "result shares the memory of x, eager's does not" in shadowed.summary
+
+
+def test_wrong_numbers_are_named_before_the_memory_that_a_wrong_result_shares(tmp_path: Path) -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        kept = x + 1
+        x.zero_()
+        return kept
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(written, backend=lambda gm, inputs: lambda x: [x.zero_()])(torch.ones(3))
+    assert shadowed.verdict.kind == "wrong_numbers", shadowed.summary
+    assert "result is off by 1, relative to its size" in shadowed.summary
+    assert "; result shares the memory of x, eager's does not" in shadowed.summary
+
+
+def test_the_order_of_an_ordered_dict_is_state(tmp_path: Path) -> None:
+    used = collections.OrderedDict(old=1, new=2)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        used.move_to_end("old")
+        return x + used["old"]
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(step, backend=lambda gm, inputs: gm.forward)(torch.ones(3))
+    kept = list(used) == ["old", "new"]  # a torch that loses it
+    assert shadowed.verdict.verdict == ("fails" if kept else "ok"), shadowed.summary
+    assert not kept or "the order of used is left as it was, eager makes it ('new', 'old')" in shadowed.summary
 
 
 def test_a_copy_in_place_of_the_input_is_no_departure(tmp_path: Path) -> None:
