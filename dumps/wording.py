@@ -174,6 +174,22 @@ def without_advice(text: str) -> str:
     return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
+_FAKE_CALL = re.compile(
+    r"Dynamo failed to run FX node with fake tensors: \w+ (?:<[^>]*?(?:function|method) (?P<name>[\w.]+).*?>"
+    r"|(?P<plain>[\w.]+))\(.*: got (?P<type>\w+)\((['\"])(?P<said>.*)\4\)\.?"
+)
+
+
+def inner_error(text: str) -> str:
+    """A text of Dynamo's with the error of an operator that it tried on fake tensors in place of the call written out.
+
+    >>> called = "call_function <built-in function add>(*(FakeTensor(..., size=(2,)), 1), **{})"
+    >>> inner_error(f"Dynamo failed to run FX node with fake tensors: {called}: got RuntimeError('sizes differ')")
+    'add raises RuntimeError: sizes differ'
+    """
+    return _FAKE_CALL.sub(lambda call: f"{call['name'] or call['plain']} raises {call['type']}: {call['said']}", text)
+
+
 def error_line(error: object) -> str:
     """The first line of an error's text; the name of its type where there is none.
 

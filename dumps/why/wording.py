@@ -12,10 +12,12 @@ import re
 from typing import Any
 
 from ..levels import IN_MODULE
+from ..wording import inner_error
 from .model import Break, Guard, ProgramLine
 
 _HINT = re.compile(r"^  Hint: (.*(?:\n      .*)*)", re.MULTILINE)
 _EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
+_CONTEXT = re.compile(r"^  Developer debug context: (.+)", re.MULTILINE)
 _LINK = re.compile(r"please visit: (\S+)")
 _AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
 _EMPTY_HINTS = (
@@ -49,17 +51,28 @@ _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 def graph_break(text: str, then: str, stack: list[ProgramLine]) -> Break:
     """Parses a graph break's text into title, explanation, useful hints, and link."""
-    first, _, second = text.partition(_AND_THEN)
+    first, _, second = inner_error(text).partition(_AND_THEN)
     title, _, rest = first.strip().partition("\n")
     explained = _EXPLANATION.search(first)
     hints = [_joined(hint) for hint in _HINT.findall(first)]
     link = _LINK.search(first)
     explanation = _joined(explained[1].partition("\n\n")[0]) if explained else _joined(rest)
+    if not explanation and (context := _CONTEXT.search(first)):
+        explanation = _joined(context[1])
     if second.strip() and explained:
         why = _EXPLANATION.search(second)
-        explanation = f"{explanation.rstrip('.')}. {_joined(why[1]) if why else second.strip().partition(chr(10))[0]}"
+        then = _joined(why[1]) if why else second.strip().partition(chr(10))[0]
+        explanation = ". ".join(filter(None, [explanation.rstrip("."), then]))
     useful = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
     return Break(title.strip() or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
+
+
+def in_short(error: str) -> str:
+    """An error's text; of Dynamo's, which go on with hints and links, the title and the explanation alone."""
+    if not _EXPLANATION.search(error):
+        return error
+    said = graph_break(error, "", [])
+    return ": ".join(filter(None, [said.title, said.explanation.rstrip(".")]))
 
 
 def guard(text: str) -> Guard:
@@ -130,10 +143,14 @@ def present(item: Guard) -> str:
     return sized["now"] if sized else ", ".join(map(shown, item.now.values()))
 
 
+def _is_type(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("<") and value.endswith(">")
+
+
 def shown(value: object) -> str:
     """A value in Python's notation, with short floats; a type in brackets stays as it is."""
-    if isinstance(value, str) and value.startswith("<") and value.endswith(">"):
-        return value
+    if _is_type(value):
+        return str(value)
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
@@ -151,7 +168,7 @@ def gloss(item: Guard) -> str:
         if words in text:
             return meaning
     value = next(iter(item.now.values()), None)
-    if isinstance(value, str):
+    if isinstance(value, str) and not _is_type(value):
         return "Each new string compiles again: strings are constants of a graph."
     return ""
 

@@ -87,6 +87,29 @@ def test_a_graph_break_in_pieces() -> None:
     assert (other.title, other.explanation, other.hints) == ("something else", "went wrong", [])
 
 
+def test_what_an_operator_raised_on_fake_tensors_is_the_explanation() -> None:
+    call = "call_function <function cross_entropy at 0x7f0e53>(*(FakeTensor(..., size=(s37, 33)), 1), **{})"
+    text = f"Dynamo failed to run FX node with fake tensors: {call}: got ValueError('Expected batch_size (4) (8).')"
+    text = f"RuntimeError when making fake tensor call\n  Explanation: {text}\n  Hint: Double check it.\n"
+    said = "cross_entropy raises ValueError: Expected batch_size (4) (8)."
+    assert wording.graph_break(text, "resumed", []).explanation == said
+    assert wording.in_short(text) == f"RuntimeError when making fake tensor call: {said[:-1]}"
+    text = "TypeError when making fake tensor call\n  Explanation: \n  Hint: Double check it.\n\n"
+    text += "  Developer debug context: TypeError add: must be bool, not SymBool\n"
+    assert wording.graph_break(text, "resumed", []).explanation == "TypeError add: must be bool, not SymBool"
+    text += f"\n{wording._AND_THEN}\n\ngraph break in loop\n  Explanation: It is in a loop.\n"
+    explained = "TypeError add: must be bool, not SymBool. It is in a loop."
+    assert wording.graph_break(text, "resumed", []).explanation == explained
+
+
+def test_a_tensor_in_place_of_none_is_no_string() -> None:
+    result = wording.guard("0/0: cache.k is None")
+    result.now = {"cache.k": "<Tensor>"}
+    assert wording.gloss(result) == ""
+    result.now = {"cache.k": "a"}
+    assert "string" in wording.gloss(result)
+
+
 def test_a_guard_in_pieces() -> None:
     result = wording.guard(GUARD)
     assert (result.text, result.of, result.hint) == ("n == 1", "0_0", "an integer.")
