@@ -118,6 +118,8 @@ def alike(text: str) -> str:
     mismatch = _MISMATCH.match(text)
     if mismatch:
         return f"{mismatch['name']}.{mismatch['what']}()[{mismatch['dim']}] changed"
+    if kept := _TENSOR.match(text):
+        return f"{kept['what']} of tensor {kept['name']} changed"
     return _STRING.sub("…", _NUMBER.sub("…", ADDRESS.sub("…", text)))
 
 
@@ -130,7 +132,8 @@ def failed(item: Guard) -> str:
     kept = _TENSOR.match(text)
     if kept:
         now = f", is now {kept['now']}" if kept["now"] else ""
-        return f"{kept['what']} of tensor {kept['name']} was {kept['was'].removeprefix('requires_grad=')}{now}"
+        was = {"requires_grad=0": "False", "requires_grad=1": "True"}.get(kept["was"], kept["was"])
+        return f"{kept['what']} of tensor {kept['name']} was {was}{now}"
     if text.startswith("tensor '") or (text[:1].isupper() and not text.startswith(("G[", "L[", "Eq(", "Ne("))):
         return text.partition(". ")[0]  # a text in sentences, no expression
     now = ", ".join(f"{short(name)} is now {shown(value)}" for name, value in item.now.items())

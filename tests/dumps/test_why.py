@@ -123,7 +123,7 @@ def test_a_guard_in_pieces() -> None:
     [
         ("tensor 'x' size mismatch at index 0. expected 2, actual 3", "x.size()[0] was 2, is now 3"),
         ("tensor 'x' dtype mismatch. expected Float, actual Double", "dtype of tensor x was Float, is now Double"),
-        ("tensor 'x' requires_grad mismatch. expected requires_grad=1", "requires_grad of tensor x was 1"),
+        ("tensor 'x' requires_grad mismatch. expected requires_grad=1", "requires_grad of tensor x was True"),
         ("GLOBAL_STATE changed: grad_mode ", "GLOBAL_STATE changed: grad_mode"),
         ("L['self']._modules['a'].step == 3", "guard self.a.step == 3 failed"),
     ],
@@ -141,6 +141,8 @@ def test_values_in_clauses() -> None:
 def test_guards_of_one_cause_are_alike() -> None:
     assert wording.alike("self.lr == 0.5") == wording.alike("self.lr == 1e-05")
     assert wording.alike("s == 'a b'") == wording.alike("s == ''")
+    kept = "tensor 'x' dtype mismatch. expected Float, actual Double"
+    assert wording.alike(kept) == "dtype of tensor x changed" != wording.alike(kept.replace("'x'", "'y'"))
     assert wording.alike("d['a'] == 1") != wording.alike("d['b'] == 1")
     sizes = [
         f"tensor 'x' size mismatch at index {dim}. expected 2, actual {now}" for dim, now in ((0, 3), (0, 4), (1, 4))
