@@ -19,8 +19,7 @@ import msgspec
 
 from .index import Process
 from .journal import Event
-from .why.wording import in_short
-from .wording import counted, shortened, without_advice
+from .wording import counted, in_short, shortened, without_advice
 
 Status = Literal["running", "ended", "failed", "killed", "died", "unknown"]
 """failed: by an exception or with an exit code; killed: by a signal; died: gone, with no record of how; unknown: on

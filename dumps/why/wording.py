@@ -12,14 +12,11 @@ import re
 from typing import Any
 
 from ..levels import IN_MODULE
-from ..wording import inner_error
+from ..wording import AND_THEN, explained
 from .model import Break, Guard, ProgramLine
 
 _HINT = re.compile(r"^  Hint: (.*(?:\n      .*)*)", re.MULTILINE)
-_EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
-_CONTEXT = re.compile(r"^  Developer debug context: (.+)", re.MULTILINE)
 _LINK = re.compile(r"please visit: (\S+)")
-_AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
 _EMPTY_HINTS = (
     "Please report an issue",
     "This graph break is fundamental",
@@ -51,28 +48,12 @@ _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 def graph_break(text: str, then: str, stack: list[ProgramLine]) -> Break:
     """Parses a graph break's text into title, explanation, useful hints, and link."""
-    first, _, second = inner_error(text).partition(_AND_THEN)
-    title, _, rest = first.strip().partition("\n")
-    explained = _EXPLANATION.search(first)
+    first = text.partition(AND_THEN)[0]
+    title, explanation = explained(text)
     hints = [_joined(hint) for hint in _HINT.findall(first)]
     link = _LINK.search(first)
-    explanation = _joined(explained[1].partition("\n\n")[0]) if explained else _joined(rest)
-    if not explanation and (context := _CONTEXT.search(first)):
-        explanation = _joined(context[1])
-    if second.strip() and explained:
-        why = _EXPLANATION.search(second)
-        then = _joined(why[1]) if why else second.strip().partition(chr(10))[0]
-        explanation = ". ".join(filter(None, [explanation.rstrip("."), then]))
     useful = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
-    return Break(title.strip() or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
-
-
-def in_short(error: str) -> str:
-    """An error's text; of Dynamo's, which go on with hints and links, the title and the explanation alone."""
-    if not _EXPLANATION.search(error):
-        return error
-    said = graph_break(error, "", [])
-    return ": ".join(filter(None, [said.title, said.explanation.rstrip(".")]))
+    return Break(title or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
 
 
 def guard(text: str) -> Guard:

@@ -18,6 +18,7 @@ from graphdbg.dumps.schema import SymbolRecord
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.why import wording
 from graphdbg.dumps.why.events import Reader
+from graphdbg.dumps.wording import AND_THEN, in_short
 from graphdbg.dumps.writer import ProcessWriter
 
 from .graphs import chain, new_run
@@ -93,11 +94,11 @@ def test_what_an_operator_raised_on_fake_tensors_is_the_explanation() -> None:
     text = f"RuntimeError when making fake tensor call\n  Explanation: {text}\n  Hint: Double check it.\n"
     said = "cross_entropy raises ValueError: Expected batch_size (4) (8)."
     assert wording.graph_break(text, "resumed", []).explanation == said
-    assert wording.in_short(text) == f"RuntimeError when making fake tensor call: {said[:-1]}"
+    assert in_short(text) == f"RuntimeError when making fake tensor call: {said[:-1]}"
     text = "TypeError when making fake tensor call\n  Explanation: \n  Hint: Double check it.\n\n"
     text += "  Developer debug context: TypeError add: must be bool, not SymBool\n"
     assert wording.graph_break(text, "resumed", []).explanation == "TypeError add: must be bool, not SymBool"
-    text += f"\n{wording._AND_THEN}\n\ngraph break in loop\n  Explanation: It is in a loop.\n"
+    text += f"\n{AND_THEN}\n\ngraph break in loop\n  Explanation: It is in a loop.\n"
     explained = "TypeError add: must be bool, not SymBool. It is in a loop."
     assert wording.graph_break(text, "resumed", []).explanation == explained
 
