@@ -19,7 +19,7 @@ import msgspec
 
 from .index import Process
 from .journal import Event
-from .wording import counted, shortened, without_advice
+from .wording import counted, in_short, shortened, without_advice
 
 Status = Literal["running", "ended", "failed", "killed", "died", "unknown"]
 """failed: by an exception or with an exit code; killed: by a signal; died: gone, with no record of how; unknown: on
@@ -135,7 +135,7 @@ def sentence(ending: ProcessEnding, processes: Sequence[Process], *, with_host: 
         how = f"was killed by {ending.signal}{hint}"
     elif process.uncaught is not None:
         code = f" with exit code {ending.code}" if ending.code and ending.code != 1 else ""
-        how = f"ended by {shortened(without_advice(process.uncaught), 200)}{code}"
+        how = f"ended by {shortened(in_short(without_advice(process.uncaught)), 200)}{code}"
     elif ending.code:
         how = f"ended with exit code {ending.code}"
     else:

@@ -174,6 +174,53 @@ def without_advice(text: str) -> str:
     return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
+_FAKE_CALL = re.compile(
+    r"Dynamo failed to run FX node with fake tensors: \w+ (?:<[^>]*?(?:function|method) (?P<name>[\w.]+).*?>"
+    r"|(?P<plain>[\w.]+))\(.*: got (?P<type>\w+)\((['\"])(?P<said>.*)\4\)\.?"
+)
+
+
+_EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
+_CONTEXT = re.compile(r"^  Developer debug context: (.+)", re.MULTILINE)
+AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
+
+
+def explained(text: str) -> tuple[str, str]:
+    """The title and the explanation of a text with which Dynamo gives up; of an operator that it tried on fake tensors,
+    what that raised in place of the call written out.
+
+    >>> called = "call_function <built-in function add>(*(FakeTensor(..., size=(2,)), 1), **{})"
+    >>> said = f"Dynamo failed to run FX node with fake tensors: {called}: got RuntimeError('sizes differ')"
+    >>> explained(f"RuntimeError\\n  Explanation: {said}\\n  Hint: none")
+    ('RuntimeError', 'add raises RuntimeError: sizes differ')
+    """
+    inner = _FAKE_CALL.sub(lambda call: f"{call['name'] or call['plain']} raises {call['type']}: {call['said']}", text)
+    first, _, second = inner.partition(AND_THEN)
+    title, _, rest = first.strip().partition("\n")
+    own = _EXPLANATION.search(first)
+    why = _joined(own[1].partition("\n\n")[0]) if own else _joined(rest)
+    if not why and (context := _CONTEXT.search(first)):
+        why = _joined(context[1])
+    if second.strip() and own:
+        later = _EXPLANATION.search(second)
+        then = _joined(later[1]) if later else second.strip().partition("\n")[0]
+        why = ". ".join(filter(None, [why.rstrip("."), then]))
+    return title.strip(), why
+
+
+def in_short(error: str) -> str:
+    """An error's text; of Dynamo's, which go on with hints and links, the title and the explanation alone.
+
+    >>> in_short("Graph break\\n  Explanation: It prints.\\n  Hint: none"), in_short("no such size")
+    ('Graph break: It prints', 'no such size')
+    """
+    return ": ".join(filter(None, explained(error))).rstrip(".") if _EXPLANATION.search(error) else error
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
 def error_line(error: object) -> str:
     """The first line of an error's text; the name of its type where there is none.
 

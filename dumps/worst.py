@@ -23,6 +23,7 @@ from . import index, journal
 from .errors import NoSuchGraphError
 from .graph_folder import JOURNAL_FILE
 from .tables import one_line, plain
+from .wording import in_short
 from .written import put, taken
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def keep(run: Run | None, verdicts: Mapping[str, Told]) -> None:
     put(FILE, run, verdicts)
 
 
-class _Failed(msgspec.Struct):
-    """The journal's line about an exception of Dynamo. `stack`: file, line, function, code; the innermost last."""
+class _DynamoLine(msgspec.Struct):
+    """The journal's line about an exception or a graph break of Dynamo. `stack`: file, line, function, code; the
+    innermost last."""
 
     error: str = "an exception"
     text: str = ""
@@ -51,13 +53,17 @@ class _Failed(msgspec.Struct):
 
 
 def why_none(processes: Sequence[index.Process]) -> str:
-    """Why a run holds no graphs: the first exception of Dynamo, what was left out, or that nothing is known."""
-    for event in (event for process in processes for event in journal.read(process.path / JOURNAL_FILE).events):
-        if event.kind == "why" and event.fields.get("what") == "failed":
-            with contextlib.suppress(msgspec.ValidationError):
-                failed = msgspec.convert(event.fields, _Failed)
-                places = [f", {PurePath(file).name}:{line}, in {name}" for file, line, name, _ in failed.stack[-1:]]
-                return plain(f"Dynamo raised {failed.error}: {one_line(failed.text)}{''.join(places)}")
+    """Why a run holds no graphs: the first exception of Dynamo, else its first graph break, what was left out, or that
+    nothing is known."""
+    events = [event for process in processes for event in journal.read(process.path / JOURNAL_FILE).events]
+    for what in ("failed", "break"):
+        for event in events:
+            if event.kind == "why" and event.fields.get("what") == what:
+                with contextlib.suppress(msgspec.ValidationError):
+                    said = msgspec.convert(event.fields, _DynamoLine)
+                    places = [f", {PurePath(file).name}:{line}, in {name}" for file, line, name, _ in said.stack[-1:]]
+                    did = f"raised {said.error}" if what == "failed" else "breaks off before it has a graph"
+                    return plain(f"Dynamo {did}: {one_line(in_short(said.text))}{''.join(places)}")
     return index.left_out_text(index.left_out(processes)) or "nothing was compiled, or the recorder was not active"
 
 

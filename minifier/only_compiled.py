@@ -99,5 +99,6 @@ def _ended(signature: Signature | None) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = (text.strip().splitlines() or [""])[0].removeprefix("eager itself fails at ")
+    line = (text.strip().splitlines() or [""])[0]
+    line = line.removeprefix("eager itself fails at ").removeprefix("eager itself fails: ")
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

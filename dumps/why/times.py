@@ -19,6 +19,7 @@ from ..index import ListedGraph, Process
 from ..store import Run
 from ..tables import Column, on_terminal, one_line, render
 from ..written import put, taken
+from .wording import failed
 
 FILE = "steady.json"
 Steady = tuple[float, float]
@@ -77,7 +78,7 @@ def of_run(run: Run) -> list[CompileTime]:
                 outer = next((row for row in mine if row.stage == "dynamo"), None)
                 if outer is None:
                     continue
-                cause = compiled.kind + (f": {compiled.guards[0].text}" if compiled.guards else "")
+                cause = compiled.kind + (f": {failed(compiled.guards[0])}" if compiled.guards else "")
                 unfinished = outer.lost or outer.status in ("failed", *journal.IN_FLIGHT)
                 cause += (f"; it {'failed' if outer.status == 'failed' else 'did not end'}") if unfinished else ""
                 inner, backward = _seconds(mine, ("forward", "inference")), _seconds(mine, ("backward",))

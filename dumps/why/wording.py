@@ -12,12 +12,11 @@ import re
 from typing import Any
 
 from ..levels import IN_MODULE
+from ..wording import AND_THEN, explained
 from .model import Break, Guard, ProgramLine
 
 _HINT = re.compile(r"^  Hint: (.*(?:\n      .*)*)", re.MULTILINE)
-_EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
 _LINK = re.compile(r"please visit: (\S+)")
-_AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
 _EMPTY_HINTS = (
     "Please report an issue",
     "This graph break is fundamental",
@@ -49,17 +48,12 @@ _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 def graph_break(text: str, then: str, stack: list[ProgramLine]) -> Break:
     """Parses a graph break's text into title, explanation, useful hints, and link."""
-    first, _, second = text.partition(_AND_THEN)
-    title, _, rest = first.strip().partition("\n")
-    explained = _EXPLANATION.search(first)
+    first = text.partition(AND_THEN)[0]
+    title, explanation = explained(text)
     hints = [_joined(hint) for hint in _HINT.findall(first)]
     link = _LINK.search(first)
-    explanation = _joined(explained[1].partition("\n\n")[0]) if explained else _joined(rest)
-    if second.strip() and explained:
-        why = _EXPLANATION.search(second)
-        explanation = f"{explanation.rstrip('.')}. {_joined(why[1]) if why else second.strip().partition(chr(10))[0]}"
     useful = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
-    return Break(title.strip() or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
+    return Break(title or "no reason was given", explanation, useful, link[1] if link else "", then, stack)
 
 
 def guard(text: str) -> Guard:
@@ -105,6 +99,8 @@ def alike(text: str) -> str:
     mismatch = _MISMATCH.match(text)
     if mismatch:
         return f"{mismatch['name']}.{mismatch['what']}()[{mismatch['dim']}] changed"
+    if kept := _TENSOR.match(text):
+        return f"{kept['what']} of tensor {kept['name']} changed"
     return _STRING.sub("…", _NUMBER.sub("…", ADDRESS.sub("…", text)))
 
 
@@ -117,7 +113,8 @@ def failed(item: Guard) -> str:
     kept = _TENSOR.match(text)
     if kept:
         now = f", is now {kept['now']}" if kept["now"] else ""
-        return f"{kept['what']} of tensor {kept['name']} was {kept['was'].removeprefix('requires_grad=')}{now}"
+        was = {"requires_grad=0": "False", "requires_grad=1": "True"}.get(kept["was"], kept["was"])
+        return f"{kept['what']} of tensor {kept['name']} was {was}{now}"
     if text.startswith("tensor '") or (text[:1].isupper() and not text.startswith(("G[", "L[", "Eq(", "Ne("))):
         return text.partition(". ")[0]  # a text in sentences, no expression
     now = ", ".join(f"{short(name)} is now {shown(value)}" for name, value in item.now.items())
@@ -130,10 +127,14 @@ def present(item: Guard) -> str:
     return sized["now"] if sized else ", ".join(map(shown, item.now.values()))
 
 
+def _is_type(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("<") and value.endswith(">")
+
+
 def shown(value: object) -> str:
     """A value in Python's notation, with short floats; a type in brackets stays as it is."""
-    if isinstance(value, str) and value.startswith("<") and value.endswith(">"):
-        return value
+    if _is_type(value):
+        return str(value)
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
@@ -151,7 +152,7 @@ def gloss(item: Guard) -> str:
         if words in text:
             return meaning
     value = next(iter(item.now.values()), None)
-    if isinstance(value, str):
+    if isinstance(value, str) and not _is_type(value):
         return "Each new string compiles again: strings are constants of a graph."
     return ""
 

@@ -18,6 +18,7 @@ from graphdbg.dumps.schema import SymbolRecord
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.why import wording
 from graphdbg.dumps.why.events import Reader
+from graphdbg.dumps.wording import AND_THEN, in_short
 from graphdbg.dumps.writer import ProcessWriter
 
 from .graphs import chain, new_run
@@ -87,6 +88,29 @@ def test_a_graph_break_in_pieces() -> None:
     assert (other.title, other.explanation, other.hints) == ("something else", "went wrong", [])
 
 
+def test_what_an_operator_raised_on_fake_tensors_is_the_explanation() -> None:
+    call = "call_function <function cross_entropy at 0x7f0e53>(*(FakeTensor(..., size=(s37, 33)), 1), **{})"
+    text = f"Dynamo failed to run FX node with fake tensors: {call}: got ValueError('Expected batch_size (4) (8).')"
+    text = f"RuntimeError when making fake tensor call\n  Explanation: {text}\n  Hint: Double check it.\n"
+    said = "cross_entropy raises ValueError: Expected batch_size (4) (8)."
+    assert wording.graph_break(text, "resumed", []).explanation == said
+    assert in_short(text) == f"RuntimeError when making fake tensor call: {said[:-1]}"
+    text = "TypeError when making fake tensor call\n  Explanation: \n  Hint: Double check it.\n\n"
+    text += "  Developer debug context: TypeError add: must be bool, not SymBool\n"
+    assert wording.graph_break(text, "resumed", []).explanation == "TypeError add: must be bool, not SymBool"
+    text += f"\n{AND_THEN}\n\ngraph break in loop\n  Explanation: It is in a loop.\n"
+    explained = "TypeError add: must be bool, not SymBool. It is in a loop."
+    assert wording.graph_break(text, "resumed", []).explanation == explained
+
+
+def test_a_tensor_in_place_of_none_is_no_string() -> None:
+    result = wording.guard("0/0: cache.k is None")
+    result.now = {"cache.k": "<Tensor>"}
+    assert wording.gloss(result) == ""
+    result.now = {"cache.k": "a"}
+    assert "string" in wording.gloss(result)
+
+
 def test_a_guard_in_pieces() -> None:
     result = wording.guard(GUARD)
     assert (result.text, result.of, result.hint) == ("n == 1", "0_0", "an integer.")
@@ -100,7 +124,7 @@ def test_a_guard_in_pieces() -> None:
     [
         ("tensor 'x' size mismatch at index 0. expected 2, actual 3", "x.size()[0] was 2, is now 3"),
         ("tensor 'x' dtype mismatch. expected Float, actual Double", "dtype of tensor x was Float, is now Double"),
-        ("tensor 'x' requires_grad mismatch. expected requires_grad=1", "requires_grad of tensor x was 1"),
+        ("tensor 'x' requires_grad mismatch. expected requires_grad=1", "requires_grad of tensor x was True"),
         ("GLOBAL_STATE changed: grad_mode ", "GLOBAL_STATE changed: grad_mode"),
         ("L['self']._modules['a'].step == 3", "guard self.a.step == 3 failed"),
     ],
@@ -118,6 +142,8 @@ def test_values_in_clauses() -> None:
 def test_guards_of_one_cause_are_alike() -> None:
     assert wording.alike("self.lr == 0.5") == wording.alike("self.lr == 1e-05")
     assert wording.alike("s == 'a b'") == wording.alike("s == ''")
+    kept = "tensor 'x' dtype mismatch. expected Float, actual Double"
+    assert wording.alike(kept) == "dtype of tensor x changed" != wording.alike(kept.replace("'x'", "'y'"))
     assert wording.alike("d['a'] == 1") != wording.alike("d['b'] == 1")
     sizes = [
         f"tensor 'x' size mismatch at index {dim}. expected 2, actual {now}" for dim, now in ((0, 3), (0, 4), (1, 4))

@@ -109,17 +109,18 @@ def test_an_empty_run_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stack", "says"),
+    ("what", "stack", "says"),
     [
-        ([["/a/train.py", 4, "step", "x.f()"]], "Dynamo raised Unsupported: Call to f, train.py:4, in step"),
-        ([["/a/train.py", "four"]], "nothing was compiled, or the recorder was not active"),
+        ("failed", [["/a/train.py", 4, "step", "x.f()"]], "Dynamo raised Unsupported: Call to f, train.py:4, in step"),
+        ("break", [["/a/train.py", 4, "step", "x.f()"]], "Dynamo breaks off before it has a graph: Call to f, tr"),
+        ("failed", [["/a/train.py", "four"]], "nothing was compiled, or the recorder was not active"),
     ],
 )
-def test_of_an_empty_run_the_exception_of_dynamo_is_said(stack: list[object], says: str, tmp_path: Path) -> None:
+def test_of_an_empty_run_what_dynamo_did_is_said(what: str, stack: list[object], says: str, tmp_path: Path) -> None:
     writer = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["python", "a b.py"]))
     process = writer.process("p0")
     process.journal.event(
-        "why", what="failed", compile="0_0", error="Unsupported", text="Call to f\n  Hint: none", stack=stack
+        "why", what=what, compile="0_0", error="Unsupported", text="Call to f\n  Hint: none", stack=stack
     )
     process.close()
     with pytest.raises(UsageError) as raised:

@@ -141,3 +141,11 @@ def test_values_are_recorded_up_to_the_node_that_raises() -> None:
     whole = judge(Live(gm, inputs, INFERENCE), "inductor").signature
     assert result is not None and whole is not None
     assert whole.same_as(result)
+
+
+def test_an_error_of_eagers_backward_has_no_node_to_be_at() -> None:
+    gm = fx.symbolic_trace(lambda x: (x.sigmoid().add_(1),))
+    outcome = judge(Live(gm, [torch.ones(3, requires_grad=True)], ReplaySpec("dynamo")), "nop")
+    said = "error in eager: RuntimeError: eager itself fails: one of the variables needed for gradient computation"
+    assert outcome.verdict.verdict == "cannot_tell"
+    assert outcome.verdict.reason.startswith(said), outcome.verdict.reason

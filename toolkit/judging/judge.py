@@ -310,7 +310,8 @@ class _Judgement:
                 raising = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
                 self.raised_at = _at(raising[0]) if raising else None
             kind = "memory" if is_memory_error(cause) else "error"
-            return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
+            at = " at " if isinstance(error, GraphRunError) else ": "  # the backward has no node
+            return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails{at}{error}"[:1000])
         for index, (value, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
             difference = compare(None, [value], [other])
             if difference is not None and (_is_unused_state(value) or self._reads_nothing(index, other)):

@@ -41,7 +41,7 @@ from ..verdicts.verdict import OK, Verdict, cannot_tell
 from . import aside, comparing
 from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, WaitForDevice, Watching, draws, first_difference
-from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, PROGRAM, Call, CallRung, trace_of
+from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, NO_GRAPH, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
 from .start import ABSENT, StartState, counts, leaves_of
 
@@ -166,8 +166,7 @@ class Beside:
         outside = self.outside
         self._judge("", eager)
         if not self.function.graphs and not self.raised:
-            none = "Dynamo makes no graph of this function, so it runs in eager"
-            self.call.notes.append(f"{none} (TORCH_LOGS=graph_breaks says why)")
+            self.call.notes.append(f"{NO_GRAPH} (TORCH_LOGS=graph_breaks says why)")
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])} (neither arguments nor results of the call)"
 

@@ -336,7 +336,7 @@ def concluded(
         agrees, nan = worst(map(_of_call, program.calls)), next((each for each in program.calls if each.nan), None)
         if nan is not None and not agrees.exit_code:
             agrees = agrees.said_too(f"{nan.nan} of {nan.place} holds NaN in eager itself")
-            going_on = [*recorded(command, "--when", "nan"), *going_on]
+            going_on = [*(alone if nan.graphless else recorded(command, "--when", "nan")), *going_on]
         agrees = agrees.said_too(_OWN_PATH) if _path(program.calls) else agrees
         judged = any(call.judged for call in program.calls)
         triaged.verdict = agrees.then(*(recording if agrees.exit_code or not judged else going_on))

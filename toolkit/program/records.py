@@ -40,6 +40,7 @@ these."""
 DRAWN = "draws random numbers"
 AS_COMPILED = "it calls torch.compiler.is_compiling(): eager was made to take the compiled path"
 REPLICA = "DistributedDataParallel runs as its module alone"
+NO_GRAPH = "Dynamo makes no graph of this function, so it runs in eager"
 FILTERED = " leaves guards out; what runs beside it keeps them all"
 """Notes on such calls; FILTERED follows the name of the setting that leaves guards out."""
 FROZEN = "freezing makes constants of its parameters"
@@ -115,6 +116,11 @@ class Call(msgspec.Struct):
     def lost(self) -> bool:
         """Whether a run beside the call destroyed the device context, after which the program itself cannot go on."""
         return LOST in (self.why + self.recorded)
+
+    @property
+    def graphless(self) -> bool:
+        """Whether Dynamo makes no graph of the function."""
+        return any(note.startswith(NO_GRAPH) for note in self.notes)
 
     @property
     def pid(self) -> int:

@@ -29,6 +29,7 @@ from ...dumps.store import Run, SavedGraph
 from ...dumps.why.frequent import causes as causes_of
 from ...dumps.why.model import Compile
 from ...dumps.why.times import function_of, keep_steady, of_run
+from ...dumps.why.wording import innermost
 from ...dumps.wording import counted, error_line, shortened, size_text
 from ..isolation import ForkServer, opened
 from ..isolation.imports import option_words
@@ -252,6 +253,8 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     """Finds the graph that was being compiled or run at the end, for a run in which judging it again shows no
     failure."""
     rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
+    if not rows and (untraced := _untraced(run)):
+        return f"Looked at: {untraced}.", None
     if not rows:
         text = "Looked at: no graph was being compiled, or run for the first time, when the program ended."
         return text, _outside(run)
@@ -265,6 +268,19 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
         why = "the inputs of the run, or what is outside the graph, made it fail there"
     verdict = cannot_tell(f"{text}, but here it ends and is right: {why}")
     return f"{text}.", verdict.then(whole_program(run))
+
+
+def _untraced(run: Run) -> str:
+    """The function in which Dynamo raised the error that ended a process, before there was a graph, in words; "" where
+    none did."""
+    ends = [process.uncaught or "" for process in run.processes]
+    for compiled in reversed(_compiles(run)):
+        if compiled.failure is not None and not compiled.graphs and any(end.startswith(compiled.error) for end in ends):
+            inner = innermost(compiled.failure.stack)
+            place = f" at {PurePath(inner.file).name}:{inner.line}" if inner else ""
+            traced = f"as it traced {compiled.function} ({compiled.id}), before there was a graph"
+            return f"Dynamo raised the error{place}, {traced}"
+    return ""
 
 
 def _outside(run: Run) -> Verdict | None:
@@ -285,7 +301,8 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    reason = f"{text}; no graph fails by itself: the cause is outside of them, or in a later execution of one"
+    outside = _untraced(run) or "the cause is outside of them, or in a later execution of one"
+    reason = f"{text}; no graph fails by itself: {outside}"
     return f"{text}.", cannot_tell(reason).then(whole_program(run))
 
 

@@ -29,7 +29,7 @@ _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to c
 NAN_GIVEN = "NaN comes in with"
 """First words of the reason of a NaN that comes from an input, not from a node."""
 COUNTED = {
-    "rounding": "differ by rounding",
+    "rounding": "apart by rounding",
     "nondeterministic": "not deterministic in eager",
     "cannot_tell": "cannot be judged",
 }

@@ -322,6 +322,20 @@ def test_nan_that_eager_gives_too_is_said(tmp_path: Path) -> None:
     assert [line.partition(" -o ")[0] for line in again.verdict.next][:1] == ["graphdbg dump --when nan"]
 
 
+def test_nan_of_a_function_without_a_graph_is_not_to_be_recorded(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = x.log() * x
+        return x
+
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(step, backend="aot_eager")(torch.zeros(3))
+    again = concluded(Program(shadowed.calls), tmp_path, JudgedCall(), ["python", "train.py"])
+    assert again.verdict.reason.endswith("holds NaN in eager itself")
+    assert again.verdict.next == ["env TORCHDYNAMO_DISABLE=1 python train.py"]
+
+
 def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart() -> None:
     left_over = random.SystemRandom()
 

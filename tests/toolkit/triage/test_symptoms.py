@@ -27,6 +27,7 @@ from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage
 from graphdbg.toolkit.triage.symptoms import (
     SYMPTOMS,
     _about_nan,
+    died,
     in_flight,
     noticed,
     ranks,
@@ -360,6 +361,28 @@ def test_a_graph_in_flight_at_a_death_waited_only_where_it_was_killed_from_outsi
             journal.write(json.dumps({"t": 2e9, "kind": "running", "graph": graph.local_id}) + "\n")
     _, verdict = in_flight(open_run(tmp_path / "run"))
     assert verdict is not None and said in verdict.reason
+
+
+def test_an_error_that_dynamo_raised_has_its_line_and_no_graph(recorded_script, tmp_path):
+    text = """
+    import torch
+    f = torch.compile(lambda x: x.relu() + torch.ones(3), backend="eager")
+    try:
+        f(torch.ones(3))
+        f(torch.ones(4))
+    except torch._dynamo.exc.TorchRuntimeError:
+        pass
+    """
+    run = open_run(shutil.copytree(recorded_script(text), tmp_path / "run"))
+    said = "Dynamo raised the error at train.py:3, as it traced <lambda> (0_1), before there was a graph"
+    assert said not in died(run)[0]
+    (process,) = run.processes
+    with (process.path / "journal.jsonl").open("a") as journal:
+        uncaught = {"t": 2e9, "kind": "note", "uncaught": True, "message": "TorchRuntimeError: add raises"}
+        journal.write(json.dumps(uncaught) + "\n")
+    run = open_run(tmp_path / "run")
+    assert in_flight(run) == (f"Looked at: {said}.", None)
+    assert died(run)[1].reason.endswith(f"no graph fails by itself: {said}")
 
 
 def test_rounding_is_no_answer_to_a_nan_on_synthesised_inputs(limited):
