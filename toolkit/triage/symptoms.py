@@ -253,8 +253,8 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     """Finds the graph that was being compiled or run at the end, for a run in which judging it again shows no
     failure."""
     rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
-    if not rows and (untraced := _untraced(run)):
-        return f"Looked at: {untraced}.", None
+    if not rows and (compile := _ending_compile(run)):
+        return f"Looked at: {compile}.", None
     if not rows:
         text = "Looked at: no graph was being compiled, or run for the first time, when the program ended."
         return text, _outside(run)
@@ -270,16 +270,19 @@ def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Look
     return f"{text}.", verdict.then(whole_program(run))
 
 
-def _untraced(run: Run) -> str:
-    """The function in which Dynamo raised the error that ended a process, before there was a graph, in words; "" where
-    none did."""
-    ends = [process.uncaught or "" for process in run.processes]
+def _ending_compile(run: Run) -> str:
+    """The function whose compile raised the error that ended a process, in words; "" where none did."""
+    ends = [(process.uncaught or "").partition(" raised:\n") for process in run.processes]
+    raised = tuple(error for first, _, inner in ends for error in (first, inner) if error)
     for compiled in reversed(_compiles(run)):
-        if compiled.failure is not None and not compiled.graphs and any(end.startswith(compiled.error) for end in ends):
-            inner = innermost(compiled.failure.stack)
-            place = f" at {PurePath(inner.file).name}:{inner.line}" if inner else ""
-            traced = f"as it traced {compiled.function} ({compiled.id}), before there was a graph"
-            return f"Dynamo raised the error{place}, {traced}"
+        if compiled.failure is None or not any(error.startswith(compiled.error) for error in raised):
+            continue
+        if compiled.graphs:
+            return f"the compile of {compiled.function} ({compiled.id}) raised the error that ended the program"
+        inner = innermost(compiled.failure.stack)
+        place = f" at {PurePath(inner.file).name}:{inner.line}" if inner else ""
+        traced = f"as it traced {compiled.function} ({compiled.id}), before there was a graph"
+        return f"Dynamo raised the error{place}, {traced}"
     return ""
 
 
@@ -301,7 +304,7 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    outside = _untraced(run) or "the cause is outside of them, or in a later execution of one"
+    outside = _ending_compile(run) or "the cause is outside of them, or in a later execution of one"
     reason = f"{text}; no graph fails by itself: {outside}"
     return f"{text}.", cannot_tell(reason).then(whole_program(run))
 

@@ -385,6 +385,25 @@ def test_an_error_that_dynamo_raised_has_its_line_and_no_graph(recorded_script, 
     assert died(run)[1].reason.endswith(f"no graph fails by itself: {said}")
 
 
+def test_the_compile_that_raised_what_ended_the_program_is_named(recorded_script, tmp_path):
+    text = """
+    import torch
+    def gate(x):
+        return x.sigmoid().add_(1) * 2  # its gradient needs what sigmoid gave
+    try:
+        torch.compile(gate, backend="aot_eager")(torch.ones(3, requires_grad=True))
+    except torch._dynamo.exc.BackendCompilerFailed:
+        pass
+    """
+    run = open_run(shutil.copytree(recorded_script(text), tmp_path / "run"))
+    assert in_flight(run)[0].startswith("Looked at: no graph was being compiled")
+    with (run.processes[0].path / "journal.jsonl").open("a") as journal:
+        message = "BackendCompilerFailed: backend='aot_eager' raised:\nRuntimeError: one of the variables"
+        journal.write(json.dumps({"t": 2e9, "kind": "note", "uncaught": True, "message": message}) + "\n")
+    said = "Looked at: the compile of gate (0_0) raised the error that ended the program."
+    assert in_flight(open_run(tmp_path / "run")) == (said, None)
+
+
 def test_rounding_is_no_answer_to_a_nan_on_synthesised_inputs(limited):
     rounding = Verdict("rounding", reason="far apart")
     row = GraphRow("inductor", rounding, id="0_0/dynamo", stage="dynamo", inputs="synthesised inputs")
