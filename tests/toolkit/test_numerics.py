@@ -22,6 +22,7 @@ from graphdbg.toolkit.live.eager import (
 from graphdbg.toolkit.live.execution import execute
 from graphdbg.toolkit.numerics.comparison import compare, output_errors
 from graphdbg.toolkit.numerics.measures import output_grains
+from graphdbg.toolkit.program import comparing
 
 
 def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
@@ -397,3 +398,16 @@ def test_a_backward_runs_without_the_autocast_of_its_forward() -> None:
     plain = execute(run, [x], seed=0, backward=True).gradients
     with torch.autocast("cpu"):
         assert torch.equal(execute(run, [x], seed=0, backward=True).gradients[0], plain[0])
+
+
+def test_results_that_are_all_zero_are_counted() -> None:
+    want = [torch.ones(4), torch.arange(1.0, 5.0), torch.zeros(4), torch.full((4,), 2.0)]
+    lost = [want[0], torch.zeros(4), torch.zeros(4), torch.zeros(4)]
+    difference = compare(want, want, lost)
+    assert difference is not None and difference.text.endswith("; 2 of 4 outputs are all 0, eager's are not")
+    one = compare(want, want, [*want[:3], torch.zeros(4)])
+    assert one is not None and "all 0" not in one.text
+    names = [f"gradient of p{at}" for at in range(4)]
+    eager, got = (comparing.Left(dict(zip(names, values, strict=True))) for values in (want, lost))
+    row = comparing.judged("inductor", "inductor", "backward", eager, got, {}, lambda count: {}, {})
+    assert row.verdict.reason.endswith("; 2 of 4 values are all 0, eager's are not")

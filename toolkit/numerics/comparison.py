@@ -132,11 +132,20 @@ def _of_values(
         if difference := _numbers(index, truth, want, have, noise, index in rounding, length, grain):
             differences.append(difference)
     worst = max(differences, key=lambda candidate: (candidate.detail != ROUNDING, candidate.size or 0.0), default=None)
-    convicted = worst is not None and worst.detail != ROUNDING
-    if convicted or all(row[1] is None for row in rows) or "zero" not in check:
+    if worst is not None and worst.detail != ROUNDING:
+        return worst._replace(text=f"{worst.text}{all_zero([row[2:] for row in rows], 'outputs')}")
+    if all(row[1] is None for row in rows) or "zero" not in check:
         return worst
     exact = [row for row in rows[:signed] if row[0] >= len(lengths) or lengths[row[0]] <= 1]
     return next((candidate for candidate in (signed_zero(*row) for row in exact) if candidate), worst)
+
+
+def all_zero(pairs: Collection[tuple[Any, Any]], what: str) -> str:
+    """How many values are all zero where eager's are not (gradients that were lost, say), for the end of a sentence; ""
+    where there are not several. `pairs`: eager's value and the other."""
+    floats = [pair for pair in pairs if all(is_float(value) and value.element_size() > 1 for value in pair)]
+    zero = sum(bool(want.any()) and not have.any() for want, have in floats)
+    return f"; {zero} of {len(pairs)} {what} are all 0, eager's are not" if zero > 1 else ""
 
 
 def output_errors(

@@ -31,7 +31,7 @@ from ..judging.missing import missing
 from ..live.eager import EagerMode
 from ..live.execution import same_bits
 from ..live.torch_state import is_fake
-from ..numerics.comparison import compare
+from ..numerics.comparison import all_zero, compare
 from ..numerics.measures import EAGERS, Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.signature import inside
 from ..verdicts.verdict import KINDS as KIND_OF
@@ -201,6 +201,7 @@ def judged(
         if difference.detail != "rounding":
             row.value, row.error, row.size, row.tolerance = name, far, _size(want), _tolerance(want)
             words = _words(name, want, have, difference, row)
+            words += all_zero([(value, got.values[other]) for other, value in eager.values.items()], "values")
             words += f"; {_left_out(alias, eager.values, {alias: True})}" if alias.startswith(name + SHARES) else ""
             row.verdict = fails(KIND_OF.get(difference.kind), key, words)
             return row
