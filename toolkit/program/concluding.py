@@ -549,7 +549,11 @@ def _path(calls: Sequence[records.Call]) -> str:
 def _summary(triaged: ProgramTriage, graphs: JudgedCall) -> str:
     judged = [call for call in triaged.calls if call.judged]
     functions = counted(len({(call.function, call.file, call.line) for call in triaged.calls}), "function")
-    of = f"{len(judged)} of {counted(len(triaged.calls), 'call')} looked at of {functions} were judged"
+    looked = counted(len(triaged.calls), "call")
+    if len(judged) == len(triaged.calls):
+        of = f"{looked} of {functions} {'was' if len(judged) == 1 else 'were'} judged"
+    else:
+        of = f"{len(judged)} of the {looked} looked at, of {functions}, {'was' if len(judged) == 1 else 'were'} judged"
     seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in triaged.counts.items() if count)
     calls = f" (calls in all: {seen})" if seen else ""
     if triaged.verdict.failed:
