@@ -26,6 +26,7 @@ from graphdbg.toolkit.program.aside import Outside, no_side_effects
 from graphdbg.toolkit.program.comparing import Left, apart, judged, kept, unrepeated, unsteady
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
+from graphdbg.toolkit.program.reach import reach
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.repro import isolates
 from graphdbg.toolkit.program.start import Randomness, leaves_of
@@ -440,6 +441,39 @@ def test_what_an_object_that_is_called_keeps_is_its_state(tmp_path: Path) -> Non
     assert (stateful.count, shadowed.verdict.verdict, shadowed.calls[0].function) == (1, "ok", "Stateful.__call__"), (
         shadowed.summary
     )
+
+
+_SEEN: list[int] = []
+
+
+class _Logs(torch.nn.Module):
+    @property
+    def scale(self) -> int:
+        _SEEN.append(1)
+        return 2
+
+    @staticmethod
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        _SEEN.append(2)
+        return x + 1
+
+    def unused(self) -> None:
+        _UNNAMED.clear()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.shifted(x) * self.scale
+
+
+_UNNAMED = [1]
+
+
+def test_globals_that_methods_write_are_state(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(_Logs())
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(model, backend="aot_eager")(torch.ones(2))
+    assert _SEEN == [2, 1]
+    assert shadowed.calls[0].why.startswith("it changes _SEEN (neither"), shadowed.summary
+    assert _UNNAMED not in [box.owner for box in reach(model, (torch.ones(2),), {}).boxes]
 
 
 def test_a_module_that_has_no_sizes_yet_is_named(tmp_path: Path) -> None:
