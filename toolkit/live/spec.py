@@ -25,6 +25,7 @@ from ...dumps.schema import Ambient, Arg, GraphRecord
 from ...dumps.walk import plain
 from .. import torch_private as t
 from ..torch_private.names import CONFIGS
+from . import torch_state
 
 NOT_THE_USERS = ("torch", "graphdbg", "builtins")
 _EMPTY = types.CellType()
@@ -190,28 +191,12 @@ def modes(ambient: Ambient) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _globals(spec: ReplaySpec) -> Iterator[None]:
-    import torch
-
-    ambient = spec.ambient
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    threads = torch.get_num_threads()
-    precision, dtype = torch.get_float32_matmul_precision(), torch.get_default_dtype()
-    cudnn_tf32 = torch.backends.cudnn.allow_tf32
-    torch.use_deterministic_algorithms(ambient.deterministic, warn_only=ambient.deterministic_warn_only)
-    torch.set_float32_matmul_precision(ambient.matmul_precision)
-    torch.set_default_dtype(getattr(torch, ambient.default_dtype))
-    torch.backends.cudnn.allow_tf32 = ambient.cudnn_tf32
-    if ambient.threads:
-        torch.set_num_threads(ambient.threads)  # Inductor writes this number into C++ kernels
+    before = torch_state.ambient(seed=False)
+    torch_state.put_settings(spec.ambient)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        torch.set_float32_matmul_precision(precision)
-        torch.set_default_dtype(dtype)
-        torch.backends.cudnn.allow_tf32 = cudnn_tf32
-        torch.set_num_threads(threads)
+        torch_state.put_settings(before)
 
 
 def rewritten(spec: ReplaySpec) -> bool:

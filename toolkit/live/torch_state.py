@@ -362,6 +362,34 @@ def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
     )
 
 
+def settings(state: Ambient) -> dict[str, Any]:
+    """Name in words -> a setting of torch's that outlives the function which sets it."""
+    return {
+        "torch's choice of deterministic algorithms": (state.deterministic, state.deterministic_warn_only),
+        "torch's precision of float32 matrix products": state.matmul_precision,
+        "torch's default dtype": state.default_dtype,
+        "torch's choice of TF32 in cuDNN": state.cudnn_tf32,
+        "torch's number of threads": state.threads,
+    }
+
+
+def put_settings(state: Ambient) -> None:
+    """Sets those of torch's `settings` that differ."""
+    import torch
+
+    now = ambient(seed=False)
+    if (now.deterministic, now.deterministic_warn_only) != (state.deterministic, state.deterministic_warn_only):
+        torch.use_deterministic_algorithms(state.deterministic, warn_only=state.deterministic_warn_only)
+    if now.matmul_precision != state.matmul_precision:
+        torch.set_float32_matmul_precision(state.matmul_precision)
+    if now.default_dtype != state.default_dtype:
+        torch.set_default_dtype(getattr(torch, state.default_dtype))
+    if now.cudnn_tf32 != state.cudnn_tf32:
+        torch.backends.cudnn.allow_tf32 = state.cudnn_tf32
+    if state.threads and now.threads != state.threads:
+        torch.set_num_threads(state.threads)  # Inductor writes this number into C++ kernels
+
+
 def generators() -> list[tuple[str, Any]]:
     """(device, state) of the default generators of the CPU and of the GPUs in use; states are tensors of bytes on the
     CPU."""

@@ -462,6 +462,7 @@ class Beside:
         function = function or self.function.call(rung)
         self.shadow.begun(self.call, rung)
         self.start.put_back()
+        settings = torch_state.ambient(seed=False)
         torch.clear_autocast_cache()
         args, kwargs, leaves = self._arguments()
         error: BaseException | None = None
@@ -487,6 +488,7 @@ class Beside:
         if outputs is not None:
             outputs += [output for _, output in named if isinstance(output, torch.Tensor) and output.requires_grad]
         values = {} if outputs is not None else self._left(named, args, kwargs)
+        torch_state.put_settings(settings)
         text = heard.getvalue() if rung != "eager" or error is None else ""
         plain = {name: value for name, value in named if type(value) is torch.Tensor and value.layout == torch.strided}
         strides = {name: (significant_strides(tensor), tensor.stride()) for name, tensor in plain.items()}
@@ -546,6 +548,7 @@ class Beside:
         counted = {name: value.cpu() for name, value in [*written, *parts.items()] if counts(name, value)}
         parts = {name: after for name, after in parts.items() if name not in counted} | dict(sorted(counted.items()))
         values.update({name: "nothing" if after is ABSENT else comparing.kept(after) for name, after in parts.items()})
+        values |= self.start.switched()
         self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
         return values
 

@@ -3,8 +3,8 @@
 name that users know.
 
 It starts from the arguments, the object that a method is bound to, closures, defaults and the globals that the code
-names. What torch, the standard library and installed packages keep in their own modules is not followed. Changes
-nothing.
+names, that of methods which it names included. What torch, the standard library and installed packages keep in their
+own modules is not followed. Changes nothing.
 
 >>> reached = reach(model.forward, (x,), {})
 >>> [name for name, _ in reached.tensors]
@@ -113,6 +113,10 @@ class Reached:
         self.replicas: list[DistributedDataParallel] = []
         self.backward = False
         """Whether the function calls a backward itself: hooks on leaves are then followed, too."""
+        self.named = {"forward"}
+        """The names in the code that was followed: methods of the program's classes are followed where one is there."""
+        self.methods: list[tuple[str, types.FunctionType]] = []
+        """The methods that were not followed yet, each with the name that a call of it has in code."""
 
 
 def callable_of(function: Any) -> tuple[Any, Any]:
@@ -151,7 +155,7 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
         roots.insert(0, ("", owner, False))
     roots.append((getattr(inner, "__name__", ""), function, True))
     work = deque(roots)
-    while work:
+    while work or _release(reached, work):
         name, value, outside = work.popleft()
         if (isinstance(value, _PLAIN) and not _own_class(value)) or id(value) in seen:
             continue
@@ -167,6 +171,14 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
             reached.once.append((name or "something", value))
         work.extend(_parts(reached, name, value, outside))
     return reached
+
+
+def _release(reached: Reached, work: deque[tuple[str, Any, bool]]) -> bool:
+    """Moves the methods that the code names to `work`; returns whether there are any."""
+    called = [pair for pair in reached.methods if pair[0] in reached.named]
+    reached.methods = [pair for pair in reached.methods if pair[0] not in reached.named]
+    work.extend((name, method, True) for name, method in called)
+    return bool(called)
 
 
 _CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
@@ -280,8 +292,15 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
         reached.boxes.append(Restorable(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
         yield from ((base.__name__, base, True) for base in value.__bases__)
-        for part in vars(value).values():
-            yield from _of_cells(reached, part) if isinstance(part, types.FunctionType) else ()
+        for key, part in vars(value).items():
+            method = part.__func__ if isinstance(part, (classmethod, staticmethod)) else part
+            method = method.fget if isinstance(method, property) else method
+            if isinstance(method, types.FunctionType):
+                yield from _of_cells(reached, method)
+                if key.startswith("__") and key != "__init__":
+                    yield key, method, True
+                else:
+                    reached.methods.append((value.__name__ if key == "__init__" else key, method))
     elif isinstance(value, (torch.Generator, random.Random)):
         reached.generators.append(value)
     elif isinstance(value, dict):
@@ -320,6 +339,7 @@ def _parts(reached: Reached, name: str, value: Any, outside: bool) -> Iterator[t
                 yield from ((f"{dot}{child}", held, False) for child, held in part.items())
             else:
                 yield f"{dot}{key}", part, False
+        yield type(value).__name__, type(value), True
     elif (shared := array_of(value)) is not None:
         reached.tensors.append((name, shared))
     elif _followed(value):
@@ -411,7 +431,8 @@ def _of_function(reached: Reached, function: types.FunctionType) -> Iterator[tup
     yield from _of_cells(reached, function)
     if is_library(file):
         return
-    for name in _named(function.__code__):
+    reached.named.update(names := _named(function.__code__))
+    for name in names:
         if name in function.__globals__:
             held = function.__globals__[name]
             reached.boxes.append(Restorable(name, (function.__globals__, name), "global", True))

@@ -31,7 +31,7 @@ from ...dumps import opening
 from ...dumps.torchside import wrappers
 from ...dumps.torchside.values import storage_key
 from ...dumps.wording import size_text
-from ..live.torch_state import generators
+from ..live.torch_state import ambient, generators, settings
 from .reach import Reached, Restorable, class_state, slots_of
 
 _TRANSFORMED = ("BatchedTensorImpl", "TensorWrapper")
@@ -75,6 +75,7 @@ class StartState:
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
         self.random = Randomness(reached.generators)
+        self.ambient = ambient(seed=False)
         self.handle_id = RemovableHandle.next_id
         """The key of the next hook, restored so that hooks that a call registers have the same keys in each run."""
 
@@ -147,6 +148,11 @@ class StartState:
         """The changed parts of Python objects: the object, the part's name, its present value (ABSENT where
         removed)."""
         return [(box, name, part) for box, kept in self.boxes for name, part in _changes(box, kept, _kept(box))]
+
+    def switched(self) -> dict[str, Any]:
+        """Name -> value of torch's settings that changed."""
+        before = settings(self.ambient)
+        return {name: value for name, value in settings(ambient(seed=False)).items() if value != before[name]}
 
 
 class Randomness:

@@ -21,14 +21,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import graphdbg
 from graphdbg.dumps import opening
+from graphdbg.toolkit.live.torch_state import put_settings
 from graphdbg.toolkit.program import shadowing
 from graphdbg.toolkit.program.aside import Outside, no_side_effects
 from graphdbg.toolkit.program.comparing import Left, apart, judged, kept, unrepeated, unsteady
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import JudgedCall
+from graphdbg.toolkit.program.reach import reach
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.repro import isolates
-from graphdbg.toolkit.program.start import Randomness, leaves_of
+from graphdbg.toolkit.program.start import Randomness, StartState, leaves_of
 
 
 def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
@@ -440,6 +442,75 @@ def test_what_an_object_that_is_called_keeps_is_its_state(tmp_path: Path) -> Non
     assert (stateful.count, shadowed.verdict.verdict, shadowed.calls[0].function) == (1, "ok", "Stateful.__call__"), (
         shadowed.summary
     )
+
+
+_SEEN: list[int] = []
+
+
+class _Logs(torch.nn.Module):
+    @property
+    def scale(self) -> int:
+        _SEEN.append(1)
+        return 2
+
+    @staticmethod
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        _SEEN.append(2)
+        return x + 1
+
+    def unused(self) -> None:
+        _UNNAMED.clear()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.shifted(x) * self.scale
+
+
+_UNNAMED = [1]
+
+
+def test_globals_that_methods_write_are_state(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(_Logs())
+    with graphdbg.shadow(tmp_path / "found") as shadowed:
+        torch.compile(model, backend="aot_eager")(torch.ones(2))
+    assert _SEEN == [2, 1]
+    assert shadowed.calls[0].why.startswith("it changes _SEEN (neither"), shadowed.summary
+    assert _UNNAMED not in [box.owner for box in reach(model, (torch.ones(2),), {}).boxes]
+
+
+def test_settings_of_torch_are_state(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        torch.set_default_dtype(torch.float64)
+        return x + 1
+
+    start = StartState(reach(step, (), {}))
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert start.switched() == {"torch's default dtype": "float64"}
+        put_settings(start.ambient)
+        assert (torch.get_default_dtype(), start.switched()) == (torch.float32, {})
+        with graphdbg.shadow(tmp_path / "found") as shadowed:
+            torch.compile(step, backend="eager")(torch.ones(3))
+        assert shadowed.verdict.verdict == "ok", shadowed.summary
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.long
+def test_a_setting_that_compiled_code_loses_is_a_departure(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        torch.set_default_dtype(torch.float64)
+        return x + 1
+
+    def loses(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        return lambda *args: [gm(*args), torch.set_default_dtype(torch.float32)][0]
+
+    try:
+        with graphdbg.shadow(tmp_path / "found") as shadowed:
+            torch.compile(step, backend=loses)(torch.ones(3))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert "torch's default dtype is left as it was, eager makes it 'float64'" in shadowed.summary
 
 
 def test_a_module_that_has_no_sizes_yet_is_named(tmp_path: Path) -> None:
