@@ -25,6 +25,9 @@ from graphdbg.toolkit.numerics.measures import output_grains
 from graphdbg.toolkit.program import comparing
 
 
+from graphdbg.toolkit.numerics.measures import Noise, output_grains
+
+
 def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
     return make_fx(function)(*inputs)
 
@@ -295,6 +298,18 @@ def test_wrong_numbers_are_said_before_other_strides_and_rounding_and_another_sh
     others = [ones(3, 4), ones(3, 4) * 2, ones(3, 4) * (1 + 3e-5), ones(3, 5)]
     results = [compare(exact, eager, [flipped, other], strides=[0], rounding=[1]) for other in others]
     assert [item and item.detail for item in results] == ["stride", "", "stride", "shape"]
+
+
+def test_a_result_that_only_the_noise_excuses_is_said_to_be_no_further_than_rounding_moves_it() -> None:
+    exact, eager, got = [ones(8, dtype=torch.float64)], [ones(8) * (1 + 1e-5)], [ones(8) * 1.01]
+    noise = Noise(0, torch.full((8,), 0.02, dtype=torch.float64))
+    excused = compare(exact, eager, got, rounding=[0], noise=lambda _: noise)
+    near = compare(exact, eager, [ones(8) * (1 + 3e-5)], rounding=[0])
+    assert excused is not None
+    assert near is not None
+    assert excused.detail == near.detail == "rounding"
+    assert excused.text.endswith("but rounding alone, at random, moves the result as far")
+    assert near.text.endswith("and nothing shows that the compiler is wrong")
 
 
 def test_the_number_of_outputs() -> None:

@@ -35,7 +35,7 @@ from ..rungs import known, warmth
 from ..verdicts.outcome import Outcome
 from ..verdicts.own_passes import registered_for
 from ..verdicts.signature import Signature, from_answer
-from ..verdicts.verdict import Verdict, Where, abandoned, cannot_tell, fails
+from ..verdicts.verdict import ROUNDING, Verdict, Where, abandoned, cannot_tell, fails
 from ..verdicts.verdict_words import PROBES, headline
 from . import bisect_words as words
 from . import node_asking
@@ -85,7 +85,7 @@ class Search:
         kind = findings.sort = outcome.signature.kind if outcome.signature else ""
         check = self.ask.asking.check
         if outcome.ok and not outcome.verdict.sought(check):
-            if outcome.verdict.verdict != "ok" or outcome.eager_nan or not self._damped():
+            if outcome.verdict.verdict not in ("ok", ROUNDING) or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
         elif not outcome.verdict.sought(check) or outcome.verdict.fault == "model":
             findings.status = "skipped" if outcome.verdict.skipped else "eager"
@@ -104,13 +104,13 @@ class Search:
             self._cuts_by_signature()
 
     def _concluded(self, record: Verdict) -> Verdict:
-        """Returns the graph's verdict with the node that was found; `cannot_tell` where the search named no node to
-        blame."""
+        """Returns the graph's verdict with the node that was found, which fails where that node is wrong by itself;
+        `cannot_tell` where the search named no node to blame."""
         findings = self.found
         if findings.status in ("unresolved", "metadata"):
             why = findings.detail or "its numbers are right, so no node is to blame for them"
             return cannot_tell(f"it fails ({headline(record)}), but {why}")
-        if findings.status == "found" and not record.differs:
+        if findings.status == "found" and not record.failed and (findings.alone or not record.differs):
             record = fails("wrong_numbers", findings.rung, findings.detail)
         origin = findings.nan_origins[0] if findings.nan_origins and record.fault == "model" else None
         node = NodeFound(origin["node"], line=origin.get("line", "")) if origin else findings.node

@@ -234,7 +234,10 @@ def _apart(
         return None
     nearer = ": compiled is nearer to it" if rung < own / 2 else ""
     errors = f"relative error {rung:.2g} to float64, eager's own {own:.2g}{nearer}"
-    text = f"{errors}; {apart:.2g} apart, and nothing shows that the compiler is wrong"
+    nothing = "and nothing shows that the compiler is wrong"
+    if own < 1.0 and rung > FACTOR * own + allowed:
+        nothing = "but rounding alone, at random, moves the result as far"
+    text = f"{errors}; {apart:.2g} apart, {nothing}"
     return Difference("accuracy", index, ROUNDING, apart, text)
 
 

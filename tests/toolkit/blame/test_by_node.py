@@ -158,6 +158,24 @@ def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
 
 
 @pytest.mark.slow
+def test_a_wrong_node_is_found_in_a_graph_whose_results_rounding_may_move_as_far(
+    folder: Path, server: ForkServer, plant: Plant
+) -> None:
+    def cancels(x: torch.Tensor) -> list[torch.Tensor]:
+        return [(torch.tanh(x) + 3e6) - 3e6]
+
+    graph = saved(folder / "cancels", cancels, torch.linspace(-1, 1, 32).reshape(4, 8))
+    wrong = [plant("planted_node", NODE="tanh", FACTOR=1.3)]
+    for check in ("auto", "rounding"):
+        search = by_node(graph, imports=wrong, server=server, check=check)
+        assert search.text.startswith("differs by rounding")
+        assert search.node is not None
+        assert (search.status, search.node.name, search.verdict.exit_code) == ("found", "tanh", 1)
+    halves = saved(folder / "halves", cancels, torch.linspace(-1, 1, 32).reshape(4, 8).half() * 3e-6)
+    assert by_node(halves, server=server).status == "nothing"
+
+
+@pytest.mark.slow
 def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
