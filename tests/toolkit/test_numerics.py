@@ -21,11 +21,8 @@ from graphdbg.toolkit.live.eager import (
 )
 from graphdbg.toolkit.live.execution import execute
 from graphdbg.toolkit.numerics.comparison import compare, output_errors
-from graphdbg.toolkit.numerics.measures import output_grains
-from graphdbg.toolkit.program import comparing
-
-
 from graphdbg.toolkit.numerics.measures import Noise, output_grains
+from graphdbg.toolkit.program import comparing
 
 
 def traced(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
