@@ -126,7 +126,7 @@ def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_p
     assert all(torch.equal(item, other) for item, other in zip(alone, seen, strict=True))
     assert shadowed.verdict.verdict == "ok", shadowed.summary
     assert shadowed.drift is not None and "no value differs by more than rounding" in shadowed.drift.sentence
-    assert shadowed.summary.startswith("Results, gradients and what is written agree with eager: 4 calls of 1 function were")
+    assert shadowed.summary.startswith("Results, gradients and what is written agree with eager: 4 calls")
     assert [sery.value for sery in shadowed.drift.series if sery.value == "result"]
 
 
@@ -789,7 +789,7 @@ def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp
     assert shadowed.verdict.verdict == "ok" and "in its backward" in shadowed.calls[0].rows[-1].verdict.reason, (
         shadowed.summary
     )
-    assert shadowed.summary.startswith("Results and what is written (no gradients) agree with eager: 1 call of 1 function was")
+    assert shadowed.summary.startswith("Results and what is written (no gradients) agree with eager: 1 call")
 
 
 class _Gated(torch.nn.Module):
