@@ -308,7 +308,7 @@ class Beside:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
                 reason = comparing.unrepeated(first.value, first.error, again.values)
-                reason += _UNWRITTEN if self.poisoned.get(first.part) else self._why_unsteady(first.part)
+                reason += _UNWRITTEN if self.poisoned.get(first.part) else self._why_unsteady(first.part, first.error)
                 first.verdict = Verdict("nondeterministic", reason=reason)
 
     def _unlike(self, row: CallRung, eager: Left, got: Left) -> Left | None:
@@ -337,12 +337,17 @@ class Beside:
             same += comparing.unsteady(got.values, other.values).get(row.value, 0.0) <= most
         return None
 
-    def _why_unsteady(self, part: str) -> str:
+    def _why_unsteady(self, part: str, far: float) -> str:
+        """Explains why eager runs differ. `far`: by how much they do; what is seen in two runs that differ by much less
+        is not the cause."""
+        seen: list[Left] = []
         try:
-            difference = first_difference(lambda mode: self._left_by(part, "eager", mode=mode))
+            difference = first_difference(lambda mode: seen.append(self._left_by(part, "eager", mode=mode)))
         except Exception:  # noqa: BLE001 - eager is known to be unrepeatable without the reason
             return ""
-        return f": {difference}" if difference else self._why_as_a_whole(part)
+        apart = max(comparing.unsteady(seen[0].values, seen[1].values).values(), default=0.0)
+        named = f": {difference}" if difference else ""
+        return named if named and apart > far / 100 else self._why_as_a_whole(part) or named
 
     def _why_as_a_whole(self, part: str) -> str:
         """Explains why eager runs differ where no single operation was seen to: tries what removes or causes the
