@@ -174,12 +174,9 @@ def without_advice(text: str) -> str:
     return _CUDA_ADVICE.sub("", text).rstrip() if "CUDA" in text else text
 
 
-_FAKE_CALL = re.compile(
-    r"Dynamo failed to run FX node with fake tensors: \w+ (?:<[^>]*?(?:function|method) (?P<name>[\w.]+).*?>"
-    r"|(?P<plain>[\w.]+))\(.*: got (?P<type>\w+)\((['\"])(?P<said>.*)\4\)\.?"
-)
-
-
+_ON_FAKES = "Dynamo failed to run FX node with fake tensors: "
+_CALLED = re.compile(r"\w+ (?:<[^>]*?(?:function|method) (?P<name>[\w.]+)|(?P<plain>[\w.]+)\()")
+_RAISED = re.compile(r"(\w+)\((['\"])(.*)\2\)\.?")
 _EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
 _CONTEXT = re.compile(r"^  Developer debug context: (.+)", re.MULTILINE)
 AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
@@ -194,8 +191,7 @@ def explained(text: str) -> tuple[str, str]:
     >>> explained(f"RuntimeError\\n  Explanation: {said}\\n  Hint: none")
     ('RuntimeError', 'add raises RuntimeError: sizes differ')
     """
-    inner = _FAKE_CALL.sub(lambda call: f"{call['name'] or call['plain']} raises {call['type']}: {call['said']}", text)
-    first, _, second = inner.partition(AND_THEN)
+    first, second = (_by_operator(part) for part in text.partition(AND_THEN)[::2])
     title, _, rest = first.strip().partition("\n")
     own = _EXPLANATION.search(first)
     why = _joined(own[1].partition("\n\n")[0]) if own else _joined(rest)
@@ -206,6 +202,18 @@ def explained(text: str) -> tuple[str, str]:
         then = _joined(later[1]) if later else second.strip().partition("\n")[0]
         why = ". ".join(filter(None, [why.rstrip("."), then]))
     return title.strip(), why
+
+
+def _by_operator(text: str) -> str:
+    """A text of Dynamo with what an operator raised on fake tensors in place of its call. One pass: a saved text may be
+    long."""
+    before, there, rest = text.partition(_ON_FAKES)
+    line, end, after = rest.partition("\n")
+    call, _, raised = line.rpartition(": got ")
+    called, said = _CALLED.match(call[:400]), _RAISED.match(raised)
+    if not there or called is None or said is None:
+        return text
+    return f"{before}{called['name'] or called['plain']} raises {said[1]}: {said[3]}{raised[said.end() :]}{end}{after}"
 
 
 def in_short(error: str) -> str:

@@ -329,3 +329,13 @@ def test_no_field_whatever_its_value_raises(many: list[tuple[str, dict[str, Any]
     for what, fields in many:
         reader.take(Event(0.0, "why", None, {**fields, "what": what}))
     why.render(why.Why([reader.finish()]))
+
+
+@pytest.mark.parametrize(
+    "unit", [": got a('", "Dynamo failed to run FX node with fake tensors: x <function a(: got b('"]
+)
+def test_a_long_text_of_dynamo_is_read_in_one_pass(unit: str) -> None:
+    text = f"R\n  Explanation: Dynamo failed to run FX node with fake tensors: x a({unit * 3000}"
+    began = time.process_time()
+    assert in_short(text).startswith("R: Dynamo failed")
+    assert time.process_time() - began < 2.0
