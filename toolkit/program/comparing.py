@@ -489,3 +489,9 @@ def levels_of(part: str, eager: Values, noise: Mapping[str, Noise]) -> Levels:
         if size and rounding.apart is not None and math.isfinite(far := float(rounding.apart.max())):
             levels[part, name] = float(rms(rounding.apart)) / size, far / size
     return levels
+
+
+def least(levels: Levels, part: str, name: str) -> float:
+    """By how much eager has to differ from run to run in a value to prove nothing, where it is known what rounding does
+    to it: kernels that add up in no fixed order move it far less than that."""
+    return levels.get((part, name), (0.0, 0.0))[0] / ALLOWANCE / 4

@@ -101,15 +101,16 @@ _NOTHING_WROTE = (
 
 
 class Step(NamedTuple):
-    """One operation: its name, alone and with the user's line, checksums of its arguments and results, and whether it
-    draws random numbers. `unwritten`: checksums of the arguments that it reads from memory not yet written as a whole
-    (a view reads nothing)."""
+    """One operation: its name, alone and with the user's line, checksums of its arguments and results, whether it draws
+    random numbers, and whether from a generator that it is given. `unwritten`: checksums of the arguments that it reads
+    from memory not yet written as a whole (a view reads nothing)."""
 
     name: str
     place: str
     given: tuple[Any, ...]
     results: tuple[Any, ...]
     random: bool
+    own: bool
     unwritten: tuple[Any, ...] = ()
 
 
@@ -155,11 +156,13 @@ class Tracing(EagerMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not hasattr(func, "_schema"):
             return func(*args, **(kwargs or {}))
-        inputs = [value for value in t.tree_leaves((args, kwargs or {})) if not isinstance(value, torch.Generator)]
+        leaves = t.tree_leaves((args, kwargs or {}))
+        inputs = [value for value in leaves if not isinstance(value, torch.Generator)]
         name, called = func.overloadpacket.__name__, str(func).removesuffix(".default")
-        drawn = torch.Tag.nondeterministic_seeded in func.tags
         expected = func._schema.arguments
         named = [*zip((argument.name for argument in expected), args, strict=False), *(kwargs or {}).items()]
+        undropped = any(argument.name == "dropout_p" for argument in expected) and not dict(named).get("dropout_p")
+        drawn = torch.Tag.nondeterministic_seeded in func.tags and not undropped
         writes = {argument.name for argument in expected if argument.alias_info and argument.alias_info.is_write}
         written = {id(value) for key, value in named if key in writes}
         tainted = [value for value in inputs if self._unwritten(value) and id(value) not in written]
@@ -180,7 +183,8 @@ class Tracing(EagerMode):
                     self.wrote[storage._cdata] = _placed(called)
         if not full:
             numbers = tuple(_number(value) for value in results if drawn or not self._unwritten(value))
-            self.steps.append(Step(called, _placed(called), given, numbers, drawn, unwritten))
+            own = len(inputs) < len(leaves)
+            self.steps.append(Step(called, _placed(called), given, numbers, drawn, own, unwritten))
         return output
 
     def left(self) -> list[tuple[str, Any]]:
@@ -226,7 +230,7 @@ def first_difference(run: Callable[[Any], object]) -> str:
                 seeded += ", or from a kernel of the program's own, which may race"
             return f"{place} gets another number in each run, {seeded}"
         if first.results != second.results:
-            if first.random:
+            if first.own:
                 return f"{place} draws from its own generator: seed it with generator.manual_seed(0)"
             if not first.name.startswith(("aten.", "prims.")):
                 return f"{place} gives another result for equal arguments: look into the code of that operator"

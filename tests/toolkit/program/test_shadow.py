@@ -684,7 +684,8 @@ def test_what_eager_does_not_repeat_by_itself_is_not_laid_on_unwritten_memory(al
         return Left({"gradient of w": values + noise})
 
     shadow = SimpleNamespace(until=math.inf)
-    stub: Any = SimpleNamespace(poisoned={}, spoilt=False, shadow=shadow, _left_by=left)
+    function = SimpleNamespace(levels={})
+    stub: Any = SimpleNamespace(function=function, poisoned={}, spoilt=False, shadow=shadow, _left_by=left)
     row = CallRung("inductor", fails("wrong_numbers", "inductor", ""), "backward", "gradient of w", error=0.009)
     eager = Left({"gradient of w": values})
     assert Beside._unlike(stub, row, eager, eager) is not None  # pyright: ignore[reportPrivateUsage]
@@ -983,3 +984,32 @@ def test_a_gpu_that_is_too_full_for_another_run_accuses_nobody(rung: str, tmp_pa
         assert not any(float(tensor[0]) == 5.0 for tensor in tensors)  # what the run had made is not kept
     assert not shadowed.verdict.failed, shadowed.summary
     assert "memory is not enough" in shadowed.summary, shadowed.summary
+
+
+@torch.library.custom_op("shadowed::in_no_order", mutates_args=())
+def _in_no_order(x: torch.Tensor) -> torch.Tensor:
+    return x * next(_TURNS)
+
+
+_in_no_order.register_fake(torch.empty_like)
+_TURNS = itertools.cycle([1.0, 1.004])
+
+
+def test_eager_that_differs_far_less_than_rounding_may_is_judged(tmp_path: Path) -> None:
+    """As gradients in bfloat16 do whose kernels add up in no fixed order."""
+
+    def small(x: torch.Tensor) -> torch.Tensor:
+        x = x.to(torch.bfloat16)
+        for _ in range(40):
+            x = x * 1.1 / 1.1
+        return _in_no_order(x.float())
+
+    def off(gm: Any, inputs: Any) -> Any:
+        return lambda *given: [value + value.std() for value in gm(*given)]
+
+    given = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    for backend, verdict in ((off, "fails"), ("aot_eager", "rounding")):
+        torch._dynamo.reset()
+        with graphdbg.shadow(tmp_path / verdict) as shadowed:
+            torch.compile(small, backend=backend)(given)
+        assert shadowed.verdict.verdict == verdict, shadowed.summary
