@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from ..live.execution import (
     device_lost,
     execute,
     identical,
+    is_unused_state,
     result_names,
     returned,
     same_bits,
@@ -314,7 +316,7 @@ class _Judgement:
             return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails{at}{error}"[:1000])
         for index, (value, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
             difference = compare(None, [value], [other])
-            if difference is not None and (_is_unused_state(value) or self._reads_nothing(index, other)):
+            if difference is not None and (is_unused_state(value) or self._reads_nothing(index, other)):
                 self.left_out.add(index)
             elif difference is not None:
                 self.raised_at = self._first_unsteady()
@@ -372,7 +374,8 @@ class _Judgement:
             with around:
                 self._execute(partial(run_graph, self.gm, hook=keep))
         for (node, tensors), (_, other) in zip(*runs, strict=False):
-            if not is_uninitialised(node) and any(not _repeats(*pair) for pair in zip(tensors, other, strict=False)):
+            pairs = [pair for pair in zip(tensors, other, strict=False) if not is_unused_state(pair[0])]
+            if not is_uninitialised(node) and not all(starmap(_repeats, pairs)):
                 return _at(node)
         return None
 
@@ -560,9 +563,3 @@ def _at(node: fx.Node, name: str = "") -> Where:
 
 def _repeats(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return tensor.shape == other.shape and same_bits(tensor, other)
-
-
-def _is_unused_state(value: Any) -> bool:
-    """Whether a value is the seed or offset that an attention kernel leaves uninitialised without dropout: at most two
-    integers."""
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2

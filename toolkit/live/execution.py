@@ -138,6 +138,12 @@ def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
+def is_unused_state(value: Any) -> bool:
+    """Whether a value may be the seed or offset that an attention kernel leaves uninitialised without dropout: at most
+    two integers."""
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2
+
+
 def identical(value: Any, other: Any) -> bool:
     """Whether two results are the same to the last bit, the sign of a zero included; values that cannot be compared are
     not."""

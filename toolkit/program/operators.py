@@ -31,7 +31,7 @@ from ...dumps.wording import flat
 from .. import torch_private as t
 from ..debug_nop.checking import checked
 from ..live.eager import EagerMode, fill
-from ..live.execution import settle
+from ..live.execution import is_unused_state, settle
 from ..live.torch_state import is_fake
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .reach import user_place
@@ -157,11 +157,12 @@ class Tracing(EagerMode):
         if not hasattr(func, "_schema"):
             return func(*args, **(kwargs or {}))
         leaves = t.tree_leaves((args, kwargs or {}))
-        inputs = [value for value in leaves if not isinstance(value, torch.Generator)]
         name, called = func.overloadpacket.__name__, str(func).removesuffix(".default")
         expected = func._schema.arguments
         named = [*zip((argument.name for argument in expected), args, strict=False), *(kwargs or {}).items()]
         undropped = any(argument.name == "dropout_p" for argument in expected) and not dict(named).get("dropout_p")
+        counts = lambda value: not (undropped and is_unused_state(value))  # noqa: E731
+        inputs = [value for value in leaves if not isinstance(value, torch.Generator) and counts(value)]
         drawn = torch.Tag.nondeterministic_seeded in func.tags and not undropped
         writes = {argument.name for argument in expected if argument.alias_info and argument.alias_info.is_write}
         written = {id(value) for key, value in named if key in writes}
@@ -171,7 +172,7 @@ class Tracing(EagerMode):
         given = () if full else tuple(_number(value) for value in inputs if not self._unwritten(value))
         unwritten = tuple(map(_number, tainted)) if reads and not full else ()
         output = func(*args, **(kwargs or {}))
-        results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor)]
+        results = [value for value in t.tree_leaves(output) if isinstance(value, torch.Tensor) and counts(value)]
         for tensor in results:
             if name in _UNWRITTEN and tensor.layout == torch.strided:
                 self.unwritten[storage_key(tensor)] = tensor
@@ -183,7 +184,7 @@ class Tracing(EagerMode):
                     self.wrote[storage._cdata] = _placed(called)
         if not full:
             numbers = tuple(_number(value) for value in results if drawn or not self._unwritten(value))
-            own = len(inputs) < len(leaves)
+            own = any(isinstance(value, torch.Generator) for value in leaves)
             self.steps.append(Step(called, _placed(called), given, numbers, drawn, own, unwritten))
         return output
 

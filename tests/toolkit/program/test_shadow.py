@@ -9,7 +9,7 @@ import itertools
 import math
 import random
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -1013,3 +1013,29 @@ def test_eager_that_differs_far_less_than_rounding_may_is_judged(tmp_path: Path)
         with graphdbg.shadow(tmp_path / verdict) as shadowed:
             torch.compile(small, backend=backend)(given)
         assert shadowed.verdict.verdict == verdict, shadowed.summary
+
+
+@torch.library.custom_op("shadowed::attention", mutates_args=())
+def _attention(x: torch.Tensor, dropout_p: float) -> tuple[torch.Tensor, torch.Tensor]:
+    return x * 2, torch.tensor(next(_MOVES))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_seed_that_attention_leaves_unwritten_is_no_cause(dropout: float) -> None:
+    """As the kernels on a GPU do; the sum after it is what does not repeat itself."""
+    difference = first_difference(
+        lambda mode: _under(mode, lambda: _in_no_order(_attention(torch.ones(3), dropout)[0]))
+    )
+    assert ("shadowed.attention" if dropout else "shadowed.in_no_order") in difference
+    assert "generator" not in difference
+
+
+def test_a_draw_from_a_generator_of_its_own_is_explained() -> None:
+    generator = torch.Generator()
+    difference = first_difference(lambda mode: _under(mode, lambda: torch.ones(3).bernoulli_(0.5, generator=generator)))
+    assert "seed it with generator.manual_seed(0)" in difference
+
+
+def _under(mode: Any, step: Callable[[], object]) -> None:
+    with mode:
+        step()
