@@ -41,6 +41,9 @@ KEPT = 0.25
 """The share of the time that is kept for the verification and the repro."""
 
 
+GRACE_S = 10.0
+
+
 @dataclass
 class SearchLimits:
     """Limits of one minification; None is no limit. The clock starts when the object is made.
@@ -69,6 +72,10 @@ class SearchLimits:
     @property
     def _kept_s(self) -> float:
         return KEPT * (self.max_seconds or 0.0) if self.reserved else 0.0
+
+    def over(self) -> bool:
+        """Whether all of the time is over, that of the verification too, which may take GRACE_S more."""
+        return self.max_seconds is not None and self.seconds() >= self.max_seconds + GRACE_S
 
     def late(self) -> bool:
         """Whether the time of the search is over."""

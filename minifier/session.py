@@ -398,6 +398,9 @@ class Minification:
             waiting = [self.pool.submit(judge, number) for number in range(times)] if self.pool and beside else []
             try:
                 for number in range(times):
+                    if number and self.budget.over():
+                        engine.leave(waiting)
+                        return
                     engine.boundary()
                     yield engine.patient(partial(judge, number), waiting[number] if waiting else None)
             except TURNS:
@@ -412,7 +415,8 @@ class Minification:
         if shown < times:
             self.notes.append(f"the saved case failed the same way in {shown} of {counted(times, 'fresh process')}")
         if times < self.options.verify and not brief:
-            why = self.cut or f"--max-queries {self.options.max_queries}"
+            limit = "time" if self.budget.over() else "queries"
+            why = self.cut or f"--max-{limit} {getattr(self.options, f'max_{limit}'):g}"
             self.notes.append(f"verified {counted(times, 'time')} only ({why})")
         answer = self.shown or (engine.answer(engine.best) if engine.best else None) or self.whole
         signature = self.subject.signature

@@ -292,7 +292,8 @@ def _run(
     reported = shlex.join(["graphdbg", "report", str(out)])
     blamed = result.verdict.fault == "compiler" and options.command is None
     why = shlex.join(["graphdbg", "bisect", str(out)]) if blamed else ""
-    after = (again, reported) if code else (tried, why, reported if shows else "")
+    more = again if result.stopped else ""
+    after = (again, reported) if code else (tried, more, why, reported if shows else "")
     result.verdict = result.verdict.then(*after)
     done = summary(result, about)
     life.log.write(done)

@@ -344,8 +344,8 @@ def _narrowed(chosen: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
 
 
 def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:
-    """Runs a program as often as is asked for, less the runs known from earlier, and under the stock backends for their
-    exit codes. Stops after one run that does not show the failure.
+    """Runs a program as often as is asked for (once where the time is over), less the runs known from earlier, and
+    under the stock backends for their exit codes. Stops after one run that does not show the failure.
 
     All begin at once, as the cores allow: mostly the first program shows the failure.
     """
@@ -359,7 +359,7 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
         fresh.ending(stop),
     ):
         program = lay_down(script, folder, asked.redactor)
-        missing = max(1, asked.times - len(known.codes))
+        missing = 1 if asked.late else max(1, asked.times - len(known.codes))
         whole: dict[str, Any] = how | {"bare": None} if missing > 1 else how  # one imports all by itself
         begins = [*[how] * (missing - 1), whole]
         runs = [pool.submit(fresh.run_once, program, stop=stop, **begin) for begin in begins]

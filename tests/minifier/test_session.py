@@ -82,6 +82,12 @@ def test_a_case_for_which_no_time_was_left_says_how_often_it_failed(tmp_path: Pa
     assert document["verified"] == [3, 3] and document["record"] == result.verdict.plain()
 
 
+def test_a_verification_ends_with_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphdbg.minifier.agenda.GRACE_S", 0.0)
+    result = run(Abstract(transformer(8), needs([3])), tmp_path / "out", max_time=1e-6)
+    assert result.verified == (1, 1) and "verified 1 time only (--max-time 1e-06)" in result.notes
+
+
 @pytest.mark.parametrize("jobs", [1, 4])
 @pytest.mark.parametrize("chance", [1.0, 0.6])
 def test_budgets_of_queries_are_exact(tmp_path: Path, jobs: int, chance: float) -> None:

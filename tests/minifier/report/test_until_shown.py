@@ -83,6 +83,15 @@ def test_other_programs_are_tried_while_there_is_time(
     assert said[-1].startswith(over) is (runs == 1)
 
 
+@pytest.mark.parametrize(("until", "times"), [(0.0, 1), (math.inf, 3)])
+def test_a_program_runs_once_where_the_time_is_over(until: float, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trying.fresh, "run_once", lambda *_, **__: FreshRun(1, "", 0.0))
+    monkeypatch.setattr(trying.verify, "probe", lambda *_, **__: {})
+    script = next(iter(trying.candidates(replace(case_of(relu_record("accuracy")), off="eager"))))
+    asked = ReportRuns(cast("SavedGraph", None), 3, Redactor(), print, {"bare": None}, "", until)
+    assert len(trying.tried(script, asked).runs.trials) == times
+
+
 def test_a_run_that_a_signal_ends_is_not_a_run_without_the_failure(tmp_path: Path) -> None:
     killed = COUNTING.replace("sys.exit(CODE if", "(os.abort if").replace("else 0)", "else int)()")
     body = killed.replace("SHOWN_AT", "2")
