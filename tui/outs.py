@@ -84,9 +84,11 @@ class Outs:
             line.status, line.text, line.bad = "damaged", str(error), True
             return line
         story = watched.story
-        line.status = WORDS.get(watched.state, watched.state)
+        early = watched.state == "ended" and bool((story.done or {}).get("stopped"))
+        line.status = "stopped" if early else WORDS.get(watched.state, watched.state)
         line.bad, line.run = watched.state in ("dead", "gone"), story.graph
-        parts = [story.graph.partition("/")[2] or story.graph] if story.graph else []
+        inside = "" if story.graph.startswith("/") else story.graph.partition("/")[2]
+        parts = [inside or story.graph] if story.graph else []
         parts += [counted(len(story.queries), "query", form=",")] if story.queries else []
         if story.best is not None:
             far = "so far" if watched.state == "running" else "left"

@@ -332,9 +332,9 @@ def _sourced(row: ListedGraph) -> bool:
 
 
 def _minified(line: ListingLine, overview: Overview) -> list[tuple[str, str, str]]:
-    """The newest finished minification of the graph."""
+    """The newest minification of the graph that ended."""
     for entry in overview.lines:
-        ended = (entry.kind, entry.run, entry.status) == ("out", line.target, "finished")
+        ended = (entry.kind, entry.run) == ("out", line.target) and entry.status in ("finished", "stopped")
         if ended and entry.path is not None and (entry.path / "repro.py").exists():
             return [("done", f"minified in {plain(entry.name)}", f"python {shlex.quote(entry.name)}/repro.py")]
     return []

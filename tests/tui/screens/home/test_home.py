@@ -371,6 +371,19 @@ def test_a_search_stands_under_its_run_and_its_job_is_not_told_twice(work: Path)
     assert messages[-2:] == [("section", 1, "jobs"), ("job", 2, "graphdbg bisect myrun/0_0/joint --json")]
 
 
+def test_a_search_that_its_time_ended_is_stopped_and_not_finished(work: Path) -> None:
+    graph, stopped = "/elsewhere/run/0_0/forward", "70 s have passed (--max-time 90)"
+    for name, ended in (("early", {"stopped": stopped}), ("whole", {})):
+        Path(name).mkdir()
+        events = [{"event": "start", "graph": graph, "out": name, "options": {}}, {"event": "done", **ended}]
+        Path(name, "events.jsonl").write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
+    overview = Overview(None)
+    overview.look()
+    statuses = {line.name: line.status for line in overview.lines if line.kind == "out"}
+    assert statuses == {"early": "stopped", "whole": "finished"}
+    assert all(line.text.startswith(graph) for line in overview.lines if line.kind == "out")
+
+
 def test_only_cells_that_changed_are_painted(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = HomeRoom(Here(run="myrun"))
 
