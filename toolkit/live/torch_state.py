@@ -150,6 +150,12 @@ def is_fake(value: Any) -> bool:
     return fake is not None and isinstance(value, fake)
 
 
+def is_traced(value: Any) -> bool:
+    """Whether a tensor is fake or an operation on it would be recorded: eager's flex attention traces its functions."""
+    mode = loaded("get_proxy_mode")
+    return is_fake(value) or (mode is not None and mode() is not None)
+
+
 def restride(gm: Any, example_inputs: Any) -> None:
     """Sets placeholders' fake values to the example inputs: a backward's input strides follow from the forward's
     layout, and AOTAutograd passes them only there. Inductor does the same a moment later."""

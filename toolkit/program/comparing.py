@@ -30,7 +30,7 @@ from ..judging.comparing import ALLOWANCE, EXACT, MULTIPLIES, SUMS, TF32
 from ..judging.missing import missing
 from ..live.eager import EagerMode
 from ..live.execution import same_bits
-from ..live.torch_state import is_fake
+from ..live.torch_state import is_traced
 from ..numerics.comparison import all_zero, compare
 from ..numerics.measures import EAGERS, Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdicts.signature import inside
@@ -452,12 +452,12 @@ _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.flo
 
 def _wider(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.detach().to(_WIDER[value.dtype]) if value.dtype in _WIDER else value
+        return value.detach().to(_WIDER[value.dtype]) if value.dtype in _WIDER and not is_traced(value) else value
     return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _dense(value: Any) -> bool:
-    if not is_float(value) or is_fake(value):  # eager's flex attention traces its score function
+    if not is_float(value) or is_traced(value):
         return False
     plain = not value.is_complex() and value.element_size() > 1 and value.numel() > 0
     return plain and not value.is_meta and not value._is_zerotensor()  # autograd's zero tensors have no memory

@@ -32,7 +32,7 @@ from .. import torch_private as t
 from ..debug_nop.checking import checked
 from ..live.eager import EagerMode, fill
 from ..live.execution import is_unused_state, settle
-from ..live.torch_state import is_fake
+from ..live.torch_state import is_traced
 from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .reach import user_place
 
@@ -131,7 +131,7 @@ class Poison(EagerMode):
         if hasattr(func, "_schema") and func.overloadpacket.__name__ in _UNWRITTEN[:-1]:
             for tensor in t.tree_leaves(output):
                 plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and not tensor.is_meta
-                if plain and (tensor.is_floating_point() or tensor.is_complex()):
+                if plain and (tensor.is_floating_point() or tensor.is_complex()) and not is_traced(tensor):
                     fill(tensor, poison=self.byte)
 
 
@@ -203,7 +203,7 @@ class Tracing(EagerMode):
 def _number(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value if isinstance(value, (int, float, str, bool, type(None))) else str(type(value))
-    if value.layout != torch.strided or is_fake(value) or not value.numel():
+    if value.layout != torch.strided or is_traced(value) or not value.numel():
         return tuple(value.shape)
     plain = value.detach()
     plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain

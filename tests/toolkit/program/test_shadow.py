@@ -19,6 +19,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compilers import nop
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import flex_attention
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,10 +27,10 @@ import graphdbg
 from graphdbg.toolkit.judging.comparing import SUMS
 from graphdbg.toolkit.program import beside, comparing
 from graphdbg.toolkit.program.beside import Beside
-from graphdbg.toolkit.program.comparing import Left, Rounding
+from graphdbg.toolkit.program.comparing import Left, Narrow, Rounding
 from graphdbg.toolkit.program.concluding import concluded, drift
 from graphdbg.toolkit.program.judging import JudgedCall
-from graphdbg.toolkit.program.operators import first_difference
+from graphdbg.toolkit.program.operators import Poison, Tracing, first_difference
 from graphdbg.toolkit.program.reach import is_library
 from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.verdicts.verdict import fails
@@ -757,6 +758,19 @@ def test_rounding_is_known_of_what_eager_traces(monkeypatch: pytest.MonkeyPatch)
     plain, moved = gradients(contextlib.nullcontext()), gradients(Rounding(0))
     assert all(1e-8 < float((a - b).norm() / b.norm()) < 1e-3 for a, b in zip(moved, plain, strict=True))
     assert not first_difference(gradients)
+
+
+@pytest.mark.parametrize("mode", [lambda: Rounding(0), Narrow, Tracing, lambda: Poison(0x44)])
+def test_what_a_call_traces_with_real_tensors_is_left_alone(mode: Callable[[], Any]) -> None:
+    """As eager's flex attention traces a score function that reads a learned bias."""
+
+    def traces(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x).copy_(x).sin()
+
+    with mode():
+        gm = make_fx(traces)(torch.ones(3))
+    called = [node.target.overloadpacket.__name__ for node in gm.graph.nodes if node.op == "call_function"]
+    assert [name for name in called if name != "detach"] == ["empty_like", "copy_", "sin"]
 
 
 def test_a_backward_of_the_program_that_raises_is_judged(tmp_path: Path) -> None:
