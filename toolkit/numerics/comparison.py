@@ -3,7 +3,7 @@
 The judgement, for each floating-point output with n elements, reference r (float64), eager e and rung g:
 
 * relative error: err(x) = RMS(x - r) / RMS(r) over the elements where r, e and g are finite, RMS(v) = sqrt(mean(v^2)).
-  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `measures`. The ratio to eager's own
+  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `tolerance`. The ratio to eager's own
   error
   is the criterion of torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical
   Algorithms,
@@ -33,29 +33,15 @@ nothing. No tensor is changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from ...dumps.wording import counted
-from ..live.execution import as_bytes
-from ..verdicts.outcome import OutputError
+from ..live.execution import PACKED, as_bytes
 from ..verdicts.signature import Form
 from ..verdicts.verdict import DECIDED
-from .measures import (
-    QUIET,
-    ROUNDING,
-    Difference,
-    Noises,
-    distance,
-    is_float,
-    not_finite,
-    rms,
-    signed_zero,
-    tolerance,
-    wide,
-)
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0
@@ -67,6 +53,46 @@ NO_REFERENCE = 10.0
 BY_THEORY = 1e4
 STRIDE = "stride"
 ENDLESS = 1e300
+
+
+SIGNED_ZERO = "signed zero"
+
+ROUNDING = "rounding"
+"""Details of accuracy failures that the size of an error does not show: see `signed_zero` and `baseline.left_out`."""
+
+
+class Difference(NamedTuple):
+    """One difference between a rung's outputs and eager's: the record that every comparison of this room returns.
+
+    Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence,
+    and the form of a wrong result.
+    """
+
+    kind: Literal["accuracy", "nan", "metadata"]
+    output: int
+    detail: str
+    size: float | None
+    text: str
+    form: Form | None = None
+
+
+class Noise(NamedTuple):
+    """What rounding alone may do to one result. `flips`: how many discrete or non-finite elements it may change;
+    `apart`: how far it may move each float (float64, in the result's shape; None: not at all)."""
+
+    flips: int = 0
+    apart: torch.Tensor | None = None
+
+
+QUIET = Noise()
+
+Noises = Callable[[int], Noise]
+"""Place of a result -> its noise."""
+
+EAGERS = ", nor are float64's"
+"""Of elements that eager alone has as NaN or infinite."""
+
+_NAMES = ("finite", "nan", "inf", "-inf")
 
 
 def compare(
@@ -148,23 +174,6 @@ def all_zero(pairs: Collection[tuple[Any, Any]], what: str) -> str:
     return f"; {zero} of {len(pairs)} {what} are all 0, eager's are not" if zero > 1 else ""
 
 
-def output_errors(
-    reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], names: Sequence[str]
-) -> list[OutputError]:
-    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no
-    reference."""
-    rows = []
-    for index, (want, have) in enumerate(zip(eager, got, strict=False)):
-        if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
-            continue
-        truth = want if reference is None else reference[index]
-        rung, own, *_ = _errors(truth, want, have)
-        apart, name = distance(have, truth), names[index] if index < len(names) else ""
-        own = None if reference is None else own
-        rows.append(OutputError(name, rung, own, apart.largest, apart.ulp, apart.cosine))
-    return rows
-
-
 def _metadata(index: int, want: Any, have: Any, strict_stride: bool, every_size: bool = False) -> Difference | None:
     def differs(what: str, expected: object, got: object) -> Difference:
         return Difference("metadata", index, what, None, f"{what} is {got}, eager's is {expected}")
@@ -205,7 +214,7 @@ def _numbers(
     if not is_float(want):
         return _integers(index, truth, want, have, noise, rounding)
     exact = want if truth is None else truth
-    rung, own, wrong, beyond = _errors(exact, want, have, grain)
+    rung, own, wrong, beyond = errors_of(exact, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
     right = rung <= limit and not wrong
@@ -277,7 +286,7 @@ def _integers(
     return Difference("accuracy", index, "integers", share, text, form)
 
 
-def _errors(
+def errors_of(
     truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
 ) -> tuple[float, float, int, float]:
     """err(got), err(eager), how many elements are too far off, and the largest factor by which one is; over elements
@@ -347,3 +356,179 @@ def common_offset(eager: torch.Tensor, got: torch.Tensor) -> int | None:
         return None
     apart = got.to(torch.int64) - eager.to(torch.int64)
     return int(apart[0]) if bool((apart == apart[0]).all()) else None
+
+
+LARGE = 1e150
+"""Numbers beyond this, or below its inverse, have squares outside the range of float64."""
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64 or complex128, on the CPU."""
+    plain = tensor.detach().to("cpu")
+    return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
+
+
+def testable(values: torch.Tensor) -> torch.Tensor:
+    """The values in a dtype for which torch has isnan and isinf: not all 8-bit dtypes have them."""
+    return values.float() if values.element_size() == 1 else values
+
+
+def rms(values: torch.Tensor) -> torch.Tensor:
+    """The root of the mean of the squares, also where the squares alone would leave the range of float64."""
+    size = values.abs()
+    largest = size.max() if size.numel() else size.sum()
+    if bool(torch.isfinite(largest)) and bool((largest > LARGE) | ((largest > 0) & (largest < 1 / LARGE))):
+        return (size / largest).square().mean().sqrt() * largest
+    return size.square().mean().sqrt()
+
+
+def is_float(value: object) -> bool:
+    """Whether a value is a dense tensor of floating-point or complex numbers that torch can compute with."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED or value.is_meta:
+        return False
+    return value.is_floating_point() or value.is_complex()
+
+
+def not_finite(
+    index: int, truth: Any, want: Any, have: Any, noise: Noises = lambda output: QUIET, rounding: bool = False
+) -> Difference | None:
+    """The first difference in which elements are finite, NaN or infinite. `noise`: how many elements rounding may
+    decide; `rounding`: whether a difference that it explains is returned, too.
+
+    A NaN or Inf where eager is finite is wrong, unless rounding decides it: an overflow, or where eager has as many of
+    its own beyond float64's. Where eager itself is not finite (NaN, +Inf, -Inf) another value is wrong if the float64
+    reference agrees with eager and no rounding decides it, else it differs by rounding (a half that overflows need not
+    overflow in a fused kernel); without a reference nothing is known.
+    """
+    if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
+        return None
+    wanted, seen = map(testable, (want, have))
+    finite, elements, rounded = torch.isfinite(wanted), counted(have.numel(), "element"), None
+    for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
+        affected = test(seen) & finite
+        count, edge, own = int(affected.sum()), 0, 0
+        if count and is_float(truth) and truth.shape == want.shape:
+            over = _overflows(truth, want, noise(index).apart)
+            own = int((test(wanted) & torch.isfinite(truth).to(want.device) & ~over).sum())
+            edge = int((affected & over).sum()) if name == "inf" else 0
+        if count > edge:
+            text = f"{count - edge} of {elements} are {name} where eager's are finite"
+            if count - edge > own:
+                return Difference("nan", index, name, None, text)
+            text = f"{text}, {own} of eager's where float64's are, {DECIDED}"
+        else:
+            text = f"{edge} of {elements} overflow, {DECIDED}"
+        if count and rounding:
+            rounded = Difference("accuracy", index, ROUNDING, count / have.numel(), text)
+    if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
+        return rounded
+    wanted, got = classes(wanted), classes(seen)
+    other = (wanted != 0) & (got != wanted)
+    sure = other & (classes(truth).to(want.device) == wanted)
+    explained = not bool(sure.any()) or int(sure.sum()) <= noise(index).flips
+    differ = sure if bool(sure.any()) else other
+    count = int(differ.sum())
+    if not count or (explained and not rounding):
+        return rounded
+    first = differ.flatten().nonzero()[0]
+    is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
+    if explained:
+        nor = "" if bool(sure.any()) else EAGERS
+        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}){nor}, {DECIDED}"
+        return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
+    text = f"{count} of {elements} are not {was} as in eager and in float64 (the first is {is_now})"
+    return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
+
+
+def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> torch.Tensor:
+    """A mask of values that may leave the dtype's range, when moved as far as rounding may move them."""
+    if not is_float(truth) or truth.shape != want.shape:
+        return torch.zeros_like(want, dtype=torch.bool)
+    size = wide(truth).abs() + (0.0 if apart is None else apart.to("cpu"))
+    limit = torch.finfo(want.dtype)
+    return (size >= limit.max * (1 - limit.eps)).to(want.device)
+
+
+def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
+    """The first zero whose sign differs from eager's, where float64 agrees with eager."""
+    if not all(is_float(tensor) and not tensor.is_complex() for tensor in (truth, want, have)):
+        return None
+    if not want.shape == have.shape == truth.shape or not want.numel() or want.element_size() == 1:
+        return None
+    zero = (want == 0) & (have == 0) & (truth == 0).to(want.device)
+    minus, other, sure = (torch.signbit(tensor) for tensor in (want, have, truth.to(want.device)))
+    wrong = zero & (minus != other) & (sure == minus)
+    count = int(wrong.sum())
+    if not count:
+        return None
+    sign = "-0.0" if bool(minus.flatten()[wrong.flatten().nonzero()[0]]) else "0.0"
+    many = f"{count} of {counted(want.numel(), 'zero')}"
+    text = f"{many} have the other sign (the first is {sign} in eager and float64)"
+    return Difference("accuracy", index, SIGNED_ZERO, None, text)
+
+
+def classes(values: torch.Tensor) -> torch.Tensor:
+    """0 where finite, 1 NaN, 2 Inf, 3 -Inf; a complex number with an infinite part counts as Inf."""
+    kinds = torch.isnan(values).to(torch.int8)
+    if values.is_complex():
+        return torch.where(torch.isinf(values) & (kinds == 0), 2, kinds)
+    kinds = torch.where(torch.isposinf(values), 2, kinds)
+    return torch.where(torch.isneginf(values), 3, kinds)
+
+
+LAMBDA = 8.0
+"""Lambda of `rounding_bound`: the bound then fails with probability at most 2k exp(-32), 3e-8 for a million terms."""
+
+TOLERANCE: dict[torch.dtype, float] = {
+    torch.float64: 1e-10,
+    torch.float32: 1e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+    torch.complex128: 1e-10,
+    torch.complex64: 1e-5,
+}
+"""Relative RMS error that is never called wrong, whatever the length: about 100 eps for float32 (Inductor's vectorised
+exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor
+keeps float32 between fused operations."""
+
+PACKED_EPS = 0.5
+"""The eps of numbers with one bit of mantissa, packed two to a byte."""
+
+LOOSE = 0.25
+"""The tolerance of a dtype that is not in the table (float8 and narrower)."""
+
+
+def tolerance(dtype: torch.dtype, length: int = 1) -> float:
+    """The relative RMS error that is never called wrong after a reduction of `length` terms."""
+    return max(TOLERANCE.get(dtype, LOOSE), rounding_bound(dtype, length))
+
+
+def rounding_bound(dtype: torch.dtype, length: int = 1) -> float:
+    """gamma~ for `length` terms, plus the rounding of the result to a narrower dtype.
+
+    Source of the growth with the length k: N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding Error
+    Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4: a sum or inner product of k terms has, with probability at
+    least 1 - 2k exp(-lambda^2 / 2 (1 - u)^2), a backward error of at most
+
+        gamma~_k(lambda) = exp(lambda sqrt(k) u + k u^2 / (1 - u)) - 1   (about lambda sqrt(k) u),
+
+    where the worst case of the classic analysis is k u. u is the unit roundoff (half of eps) of the dtype in which the
+    terms are added, which for half precision is float32: eager's kernels and Inductor's both add up in float32 and
+    round once at the end. Cancellation makes the forward error larger; a judgement allows for it by eager's own error
+    beside this bound.
+    """
+    k = max(1, length)
+    u = unit_roundoff(summed_in(dtype))
+    bound = math.expm1(min(LAMBDA * math.sqrt(k) * u + k * u * u / (1.0 - u), 1.0))
+    return bound + (unit_roundoff(dtype) if summed_in(dtype) != dtype else 0.0)
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Half of eps: the largest relative error of rounding to nearest."""
+    return torch.finfo(dtype).eps / 2.0
+
+
+def summed_in(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which kernels add up terms of a dtype: the same, but float32 for any narrower one."""
+    narrow = dtype.is_floating_point and dtype not in (torch.float32, torch.float64)
+    return torch.float32 if narrow else dtype

@@ -28,14 +28,13 @@ from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..isolation.child import mark
 from ..judging.baseline import WIDE, NoReference, reference
-from ..judging.comparing import noise
+from ..judging.comparing import noise, output_grains, output_lengths
 from ..live.case import Case, Live
 from ..live.eager import GraphRunError, Hook, clone_inputs, copy_graph, draws_unrepeatably, is_random, nodes_in
 from ..live.entries import compiling, joint_passes, mode_of, partition, shared_fakes
 from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names, tensors_in
 from ..live.spec import FULL_STAGES, in_force, settings
-from ..numerics.comparison import compare
-from ..numerics.measures import Difference, Noise, is_float, output_grains, output_lengths, testable
+from ..numerics.comparison import Difference, Noise, compare, is_float, testable
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..rungs.inductor import CUSTOM_PASSES
 from ..verdicts.verdict import KINDS
