@@ -40,10 +40,9 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted, error_line
-from .arguments import device_of, dtype_of, named
 from .history import Base, computed
-from .storages import INTEGER_OF, StorageReader, view
-from .values import BUFFER, is_handed_through, stand_in_real
+from .live_values import INTEGER_OF, StorageReader, device_of, dtype_of, is_handed_through, named, stand_in_real, view
+from .values import BUFFER
 
 Statistics = Mapping[str, float | int | None]
 

@@ -25,7 +25,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.torchside.wrappers import whole
 from ...dumps.wording import error_line
 from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawing, is_random, run_graph

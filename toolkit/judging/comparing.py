@@ -23,7 +23,7 @@ from torch import fx
 
 from ...dumps.allowlist import words
 from ...dumps.names import of_module
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ..debug_nop.plan import is_view
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import PACKED, Attributes, Execution, held, leaves, returned, same_bits, tensors_in

@@ -23,7 +23,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..isolation.child import mark
