@@ -293,10 +293,11 @@ def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
     for node in gm.graph.nodes:
         if not _is_cast(node) or not _is_cast(node.args[0]):
             continue
-        dtypes = [_dtype_of(cast) for cast in (node, node.args[0], node.args[0].args[0])]
-        eps = [torch.finfo(dtype).eps for dtype in dtypes if dtype is not None and dtype.is_floating_point]
-        if len(eps) == 3 and eps[1] > max(eps[0], eps[2]):
-            trips[node.name] = dtypes[1]
+        dtypes = [_dtype_of(cast) for cast in (node.args[0], node.args[0].args[0], node)]
+        floats = [dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point]
+        between, *others = [torch.finfo(dtype).eps for dtype in floats] or [0.0]
+        if len(floats) == 3 and between > max(others):
+            trips[node.name] = floats[0]
     return trips
 
 

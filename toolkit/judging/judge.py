@@ -48,10 +48,12 @@ from ..live.entries import patterns_without_device, shared_fakes
 from ..live.execution import (
     Attributes,
     Execution,
+    Reversed,
     changed_inputs,
     device_lost,
     execute,
     identical,
+    may_write_twice,
     result_names,
     returned,
     same_bits,
@@ -59,7 +61,6 @@ from ..live.execution import (
     tensors_in,
 )
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
-from ..live.write_order import Reversed, may_write_twice
 from ..numerics.comparison import FACTOR, ROUNDING, SIGNED_ZERO, Difference, compare
 from ..numerics.comparison import NO_REFERENCE as WITHOUT
 from ..numerics.measures import output_errors

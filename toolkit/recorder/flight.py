@@ -34,8 +34,7 @@ import msgspec
 from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
 from ...dumps.journal import BACKEND
-from ...dumps.levels import input_source
-from ...dumps.names import NAMES
+from ...dumps.names import NAMES, input_source
 from ...dumps.pack.redact import is_absolute, known
 from ...dumps.permitted import of_the_process
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
