@@ -7,7 +7,7 @@ rung.
 
 For example:
 
-    comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
+    comparing = Comparing(gm, returned(gm), inputs, spec, CHECKS["auto"], set(), [], run)
     comparing.difference(truth, eager, got, wanted, seen, None)
 """
 
@@ -26,7 +26,7 @@ from ...dumps.names import of_module
 from ...dumps.torchside.values import fake_of
 from ..debug_nop.plan import is_view
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
-from ..live.execution import PACKED, Attributes, Execution, held, leaves, returned, same_bits, tensors_in
+from ..live.execution import PACKED, Attributes, Execution, held, leaves, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
 from ..numerics.comparison import (
     LAMBDA,
@@ -49,11 +49,13 @@ from .baseline import NoReference, Run, left_out, reference
 
 @dataclass
 class Comparing:
-    """One comparison. `left_out`: places of results that cannot be compared; `before`: the inputs and the graph's
-    tensors before a run; `changed`: places in it that eager writes to; `run`: runs another form of the graph in eager
-    and returns its results; `lowered`: place -> output as AOTAutograd traced it."""
+    """One comparison. `nodes`: the results as nodes, numbers and None; `left_out`: places of results that cannot be
+    compared; `before`: the inputs and the graph's tensors before a run; `changed`: places in it that eager writes to;
+    `run`: runs another form of the graph in eager and returns its results; `lowered`: place -> output as AOTAutograd
+    traced it."""
 
     gm: fx.GraphModule
+    nodes: Sequence[Any]
     inputs: Sequence[Any]
     spec: ReplaySpec
     compared: tuple[str, ...]
@@ -110,7 +112,7 @@ class Comparing:
     def _writes_back(self, output: int, place: int) -> bool:
         """Whether a functionalised graph writes into that input what the output is, or is a view of: to the program it
         is a view of the input."""
-        node, given = returned(self.gm)[output], list(self.gm.graph.find_nodes(op="placeholder"))[place]
+        node, given = self.nodes[output], list(self.gm.graph.find_nodes(op="placeholder"))[place]
         while isinstance(node, fx.Node) and is_view(node):
             node = node.args[0]
         copies = self.gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
@@ -164,7 +166,7 @@ class Comparing:
         alone is compared, none is."""
         if self.compared == ("metadata",):
             return set(self._visible())
-        traced = [_traced(node) for node in returned(self.gm)]
+        traced = [_traced(node) for node in self.nodes]
         others = {at for at in self._visible() if at >= len(seen) or not _as_traced(traced[at], seen[at])}
         lowered = self.lowered() if others else {}
         return {at for at in others if at not in lowered or not _as_traced(lowered[at], seen[at])}
@@ -201,13 +203,13 @@ class Comparing:
         chance."""
         if self.spec.stage.endswith("backward"):
             return 0
-        count = len(returned(self.gm))
+        count = len(self.nodes)
         return int(self.spec.compile_kwargs.get("num_fwd_outputs", count)) if self.spec.training_joint else count
 
     def _visible(self) -> range | list[int]:
         """Places of the outputs that the user sees."""
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
-            return range(len(returned(self.gm)))
+            return range(len(self.nodes))
         return list(self.gm.graph.output_node().meta.get("user_visible_output_idxs", ()))
 
 
@@ -316,14 +318,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
             eps[node.name] = tuple(_eps(tensor, given, cut) for tensor in tensors)
         return value
 
-    attributes = Attributes(gm)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Attributes(gm):
             run_graph(gm, clone_inputs(inputs), hook=look)
     except (GraphRunError, RuntimeError):
         return {}
-    finally:
-        attributes.restore()
     return eps
 
 

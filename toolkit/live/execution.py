@@ -154,7 +154,8 @@ def identical(value: Any, other: Any) -> bool:
 
 
 class Attributes:
-    """Restores the constants, buffers and parameters of a graph that writes to them, between its runs."""
+    """Restores the constants, buffers and parameters of a graph that writes to them, between its runs; as a context,
+    after the block."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         every = [value for value in _held_tensors(gm) if value.layout == torch.strided and not value.is_quantized]
@@ -164,8 +165,27 @@ class Attributes:
         """The tensors of `gm` as they were at the start."""
         return [self._kept[id(value)][1] if id(value) in self._kept else value.detach() for _, value in held(gm)]
 
-    def taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
-        """Adds to a run of `gm` (this graph, or another form of it) what it left in the graph's tensors."""
+    def __enter__(self) -> Attributes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+
+    def execute(
+        self,
+        gm: fx.GraphModule,
+        run: Callable[[list[Any]], Sequence[Any]],
+        inputs: list[Any],
+        seed: int,
+        backward: bool,
+    ) -> Execution:
+        """Executes `run`, of `gm` (this graph, or another form of it), with gradients for its parameters; adds what it
+        left in the graph's tensors, and restores these."""
+        parameters = [parameter for parameter in gm.parameters() if backward and parameter.requires_grad]
+        with self:
+            return self._taken(execute(run, inputs, seed=seed, backward=backward, parameters=parameters), gm)
+
+    def _taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
         left = [(now, kept) for (_, now), kept in zip(held(gm), self.before(gm), strict=True)]
         written = [now for now, kept in left if not same_bits(now, kept)]
         inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]

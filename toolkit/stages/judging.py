@@ -15,8 +15,7 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -178,7 +177,7 @@ class _Comparison:
         return any(node.name == parted.at for node in self.made[0].gm.graph.nodes)
 
     def _run(self, side: StageRun, hook: Hook | None = None, poison: bool = False) -> Execution:
-        with _restored(side.gm):
+        with Attributes(side.gm):
             return side.run(side.gm, clone_inputs(self.live.inputs), self.seed, _both(self._hook(side), hook), poison)
 
     def _runner(self, side: StageRun, hook: Hook | None = None) -> Callable[..., list[Any]]:
@@ -192,7 +191,7 @@ class _Comparison:
 
     def _wide(self, side: StageRun, hook: Hook | None = None) -> list[Any]:
         """A side's results in float64; raises NoReference."""
-        with _restored(side.gm):
+        with Attributes(side.gm):
             exact = reference(side.gm, self.live.inputs, self._runner(side, hook))
         if isinstance(exact, NoReference):
             raise exact
@@ -319,16 +318,6 @@ def _widened(value: Any) -> Any:
 
 def _not_finite(value: Any) -> bool:
     return is_float(value) and not bool(torch.isfinite(testable(value)).all())
-
-
-@contextmanager
-def _restored(gm: fx.GraphModule) -> Iterator[None]:
-    """Restores the graph's tensors after the block."""
-    attributes = Attributes(gm)
-    try:
-        yield
-    finally:
-        attributes.restore()
 
 
 def _both(first: Hook | None, second: Hook | None) -> Hook | None:
