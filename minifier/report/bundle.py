@@ -41,10 +41,9 @@ from ...dumps.pack.making import secrets_of, texts_of
 from ...dumps.pack.records import Texts
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
-from ...dumps.program.entering import CHECKED_BY, RUNG
+from ...dumps.program.entering import CHECKED_BY, RUNG, plain_change
 from ...dumps.program.module import program
 from ...dumps.program.repro import flaky_sentence
-from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
 from ...dumps.reading import read_bytes, stored
 from ...dumps.schema import GraphRecord
