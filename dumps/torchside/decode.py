@@ -40,6 +40,7 @@ from ..wording import error_line
 from . import definitions, leaf_modules, targets
 from . import torch_private as t
 from .encode import (
+    CARRIED,
     CARRIED_DESCRIPTOR,
     CARRIED_META,
     CARRIED_VALUE,
@@ -50,7 +51,6 @@ from .encode import (
     STACK_KEYS,
     VALUE_KEYS,
     FunctionName,
-    carried_of,
     described,
 )
 from .live_values import ArgumentReader, StorageReader, Symbols, ValueReader, is_handed_through, stand_in_traced
@@ -82,7 +82,7 @@ class Decoder:
         except RefusedError as error:
             raise type(error)(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
-        gm.meta[CARRY] |= carried_of(record) | {
+        gm.meta[CARRY] |= {name: getattr(record, name) for name in CARRIED} | {
             "symbols": self.symbols,
             "has_shape_env": bool(record.shape_env or record.symbols),
             "originals": self.originals,

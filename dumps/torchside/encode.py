@@ -93,12 +93,8 @@ CARRIED_META = "graphdbg_meta"
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
 
-_CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "definitions", "inputs", "versions")
-
-
-def carried_of(record: GraphRecord) -> dict[str, Any]:
-    """The fields of a record that a module loaded from it, or a case saved with `like`, takes over."""
-    return {name: getattr(record, name) for name in _CARRIED}
+CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "definitions", "inputs", "versions")
+"""The fields of a record that a module loaded from it, or a case saved with `like`, takes over."""
 
 
 def encode(

@@ -126,7 +126,7 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
                     has = False
                 if not has:
                     lost.append(f"setting {room}.{name} is not applied: this torch does not have it")
-        yield [*lost, *filter(None, [permitted.without(refused)])]
+        yield [*lost, *([permitted.without(refused)] if refused else [])]
 
 
 def default_of(room: str, name: str) -> tuple[bool, Any]:
