@@ -21,8 +21,7 @@ from graphdbg.toolkit.live.eager import (
     run_graph,
 )
 from graphdbg.toolkit.live.execution import execute
-from graphdbg.toolkit.numerics.comparison import Noise, compare
-from graphdbg.toolkit.numerics.measures import output_errors
+from graphdbg.toolkit.numerics.comparison import Noise, compare, output_errors
 from graphdbg.toolkit.program import comparing
 
 

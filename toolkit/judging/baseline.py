@@ -30,7 +30,8 @@ from ...dumps.torchside.wrappers import whole
 from ...dumps.wording import error_line
 from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawing, is_random, run_graph
 from ..live.execution import Execution
-from ..numerics.comparison import ROUNDING, Difference, all_finite, is_float, rms, tolerance
+from ..numerics.comparison import ROUNDING, Difference, all_finite, is_float, rms
+from ..numerics.tolerance import tolerance
 
 Run = Callable[..., list[Any]]
 """Executes a graph on a list of inputs; where a hook is given, it is called with each node's value (see

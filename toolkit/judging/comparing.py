@@ -29,7 +29,6 @@ from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
 from ..live.execution import PACKED, Attributes, Execution, held, leaves, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
 from ..numerics.comparison import (
-    LAMBDA,
     PACKED_EPS,
     QUIET,
     ROUNDING,
@@ -43,6 +42,7 @@ from ..numerics.comparison import (
     significant_strides,
     wide,
 )
+from ..numerics.tolerance import LAMBDA
 from ..verdicts.verdict_words import AS_TRACED
 from .baseline import NoReference, Run, left_out, reference
 

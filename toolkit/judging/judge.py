@@ -60,9 +60,8 @@ from ..live.execution import (
     tensors_in,
 )
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
-from ..numerics.comparison import FACTOR, ROUNDING, SIGNED_ZERO, Difference, compare
+from ..numerics.comparison import FACTOR, ROUNDING, SIGNED_ZERO, Difference, compare, output_errors
 from ..numerics.comparison import NO_REFERENCE as WITHOUT
-from ..numerics.measures import output_errors
 from ..rungs import CannotRun, Rung
 from ..rungs import rung as rung_named
 from ..verdicts.mismatches import MetadataMismatch

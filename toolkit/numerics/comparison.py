@@ -26,6 +26,10 @@ A rung that nothing convicts and that is further from eager than the tolerance d
 error is BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says
 nothing. No tensor is changed.
 
+Distances are computed in float64 (complex128) on the CPU over the elements that are finite in both. The ulp distance
+counts the representable numbers between two values: a float's bits, read as a sign and a magnitude, are monotone in its
+value, so the distance is a difference of integers (B. Dawson, Comparing Floating Point Numbers, 2012).
+
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'
 """
@@ -40,8 +44,10 @@ import torch
 
 from ...dumps.wording import counted
 from ..live.execution import PACKED, as_bytes
+from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
 from ..verdicts.verdict import DECIDED
+from .tolerance import tolerance
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0
@@ -476,59 +482,98 @@ def classes(values: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isneginf(values), 3, kinds)
 
 
-LAMBDA = 8.0
-"""Lambda of `rounding_bound`: the bound then fails with probability at most 2k exp(-32), 3e-8 for a million terms."""
-
-TOLERANCE: dict[torch.dtype, float] = {
-    torch.float64: 1e-10,
-    torch.float32: 1e-5,
-    torch.float16: 4e-3,
-    torch.bfloat16: 3e-2,
-    torch.complex128: 1e-10,
-    torch.complex64: 1e-5,
-}
-"""Relative RMS error that is never called wrong, whatever the length: about 100 eps for float32 (Inductor's vectorised
-exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor
-keeps float32 between fused operations."""
-
 PACKED_EPS = 0.5
 """The eps of numbers with one bit of mantissa, packed two to a byte."""
 
-LOOSE = 0.25
-"""The tolerance of a dtype that is not in the table (float8 and narrower)."""
+
+_INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+FAR = 2**63 - 1
+"""The ulp distance between a NaN and a number."""
 
 
-def tolerance(dtype: torch.dtype, length: int = 1) -> float:
-    """The relative RMS error that is never called wrong after a reduction of `length` terms."""
-    return max(TOLERANCE.get(dtype, LOOSE), rounding_bound(dtype, length))
+class Distance(NamedTuple):
+    """How far one tensor is from another; `ulp` is None where the dtypes differ or are no floats."""
+
+    largest: float
+    cosine: float
+    ulp: int | None
 
 
-def rounding_bound(dtype: torch.dtype, length: int = 1) -> float:
-    """gamma~ for `length` terms, plus the rounding of the result to a narrower dtype.
+def distance(got: torch.Tensor, truth: torch.Tensor) -> Distance:
+    """The measures of `got` against `truth`, which may be wider: it is rounded to `got`'s dtype for the ulp
+    distance."""
+    g, r = all_finite(got.flatten(), truth.flatten())
+    ulp = None
+    if got.is_floating_point() or got.is_complex():
+        apart = ulp_distance(got, truth.detach().to(got.device).to(got.dtype))
+        ulp = int(apart.max()) if apart.numel() else 0
+    return Distance(float((g - r).abs().max()) if g.numel() else 0.0, _cosine(g, r), ulp)
 
-    Source of the growth with the length k: N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding Error
-    Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4: a sum or inner product of k terms has, with probability at
-    least 1 - 2k exp(-lambda^2 / 2 (1 - u)^2), a backward error of at most
 
-        gamma~_k(lambda) = exp(lambda sqrt(k) u + k u^2 / (1 - u)) - 1   (about lambda sqrt(k) u),
+def relative_rmse(got: torch.Tensor, truth: torch.Tensor) -> float:
+    """RMS(got - truth) / RMS(truth); over 1 where the truth is all zero."""
+    g, r = all_finite(got.flatten(), truth.flatten())
+    if not g.numel():
+        return 0.0
+    scale = float(rms(r))
+    return float(rms(g - r)) / (scale if scale else 1.0)
 
-    where the worst case of the classic analysis is k u. u is the unit roundoff (half of eps) of the dtype in which the
-    terms are added, which for half precision is float32: eager's kernels and Inductor's both add up in float32 and
-    round once at the end. Cancellation makes the forward error larger; a judgement allows for it by eager's own error
-    beside this bound.
+
+def ulp_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """For each element the number of steps between the two values, as int64. +0 and -0 are 0 apart, so are two NaNs; a
+    NaN is FAR from a number. Both must have one floating-point dtype, of any width. Complex numbers give a last
+    dimension of two.
     """
-    k = max(1, length)
-    u = unit_roundoff(summed_in(dtype))
-    bound = math.expm1(min(LAMBDA * math.sqrt(k) * u + k * u * u / (1.0 - u), 1.0))
-    return bound + (unit_roundoff(dtype) if summed_in(dtype) != dtype else 0.0)
+    if left.dtype != right.dtype:
+        raise TypeError(f"ulp distance of {left.dtype} and {right.dtype}: the dtypes must be equal")
+    if left.is_complex():
+        return ulp_distance(torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj()))
+    if not left.is_floating_point():
+        raise TypeError(f"ulp distance is for floating-point numbers, not for {left.dtype}")
+    a, b = _ordered(left), _ordered(right)
+    same_side = (a < 0) == (b < 0)
+    # Opposite signs: the sum of two magnitudes below 2**63 may not fit.
+    apart = torch.where(same_side, (a - b).abs(), a.abs() + b.abs())
+    apart = torch.where(apart < 0, FAR, apart)
+    nan_a, nan_b = _is_nan(left), _is_nan(right)
+    return torch.where(nan_a & nan_b, 0, torch.where(nan_a ^ nan_b, FAR, apart))
 
 
-def unit_roundoff(dtype: torch.dtype) -> float:
-    """Half of eps: the largest relative error of rounding to nearest."""
-    return torch.finfo(dtype).eps / 2.0
+def _ordered(tensor: torch.Tensor) -> torch.Tensor:
+    """The bits as integers that grow with the value: the magnitude, negative for negative numbers."""
+    bare = tensor.detach().to("cpu").contiguous()
+    width = bare.element_size()
+    bits = bare.view(_INT[width]).to(torch.int64)
+    if width == 1:
+        return bits if "e8m0" in str(bare.dtype) else torch.where(bits >= 128, 128 - bits, bits)
+    smallest = -(2 ** (8 * width - 1))
+    return torch.where(bits < 0, smallest - bits, bits)
 
 
-def summed_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which kernels add up terms of a dtype: the same, but float32 for any narrower one."""
-    narrow = dtype.is_floating_point and dtype not in (torch.float32, torch.float64)
-    return torch.float32 if narrow else dtype
+def _is_nan(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.isnan(testable(tensor.detach().to("cpu")))
+
+
+def _cosine(g: torch.Tensor, r: torch.Tensor) -> float:
+    """The cosine of the angle between the two as vectors; 1 for two zeros, 0 for one."""
+    a, b = float(rms(g)) if g.numel() else 0.0, float(rms(r)) if r.numel() else 0.0
+    if a == 0.0 or b == 0.0:
+        return 1.0 if a == b else 0.0
+    return max(-1.0, min(1.0, float(((g / a) * (r / b).conj()).mean().real)))
+
+
+def output_errors(
+    reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], names: Sequence[str]
+) -> list[OutputError]:
+    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no
+    reference."""
+    rows = []
+    for index, (want, have) in enumerate(zip(eager, got, strict=False)):
+        if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
+            continue
+        truth = want if reference is None else reference[index]
+        rung, own, *_ = errors_of(truth, want, have)
+        apart, name = distance(have, truth), names[index] if index < len(names) else ""
+        own = None if reference is None else own
+        rows.append(OutputError(name, rung, own, apart.largest, apart.ulp, apart.cosine))
+    return rows
