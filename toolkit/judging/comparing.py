@@ -494,7 +494,7 @@ def shapes_of(node: fx.Node) -> list[tuple[int, ...]]:
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    value = fake_of(node)
+    value = _traced(node)
     parts = value if isinstance(value, (list, tuple)) else [value]
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
