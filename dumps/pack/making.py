@@ -37,6 +37,7 @@ from ..process import EXIT_FILE, host_name
 from ..process import FILE as PROCESS_FILE
 from ..reading import unpacked
 from ..schema import FORMAT, RunRecord
+from ..secrets import RULES, Secrets, random_looking
 from ..sources import Sources
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
@@ -44,7 +45,7 @@ from ..worst import last_verdicts
 from ..writer import ProcessWriter, RunWriter
 from . import page, records
 from .records import Machine, Texts, path_pattern, pattern
-from .redact import RULES, Places, Secrets, is_absolute, random_looking, user_name
+from .redact import Places, is_absolute, user_name
 
 _TENSORS = "/tensors/"
 _JSON = re.compile(r"<script type=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)

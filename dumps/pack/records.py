@@ -23,8 +23,9 @@ from .. import schema
 from ..journal import Event
 from ..process import ProcessRecord
 from ..schema import Arg, GraphBody, GraphRecord
+from ..secrets import STAND_IN, Secrets, shareable
 from ..walk import contents, map_argument, nodes, rebuilt, tag_of
-from .redact import ANY_HOME, COMMON_USERS, STAND_IN, Places, Secrets, is_absolute, public, shareable, without_folder
+from .redact import ANY_HOME, COMMON_USERS, Places, is_absolute, public, without_folder
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from ...dumps.output import say
 from ...dumps.pack import records
 from ...dumps.pack.making import secrets_of, texts_of
 from ...dumps.pack.records import Texts
-from ...dumps.pack.redact import Redactor, Secrets
+from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import CHECKED_BY, RUNG, plain_change
 from ...dumps.program.module import program
@@ -47,6 +47,7 @@ from ...dumps.program.repro import flaky_sentence
 from ...dumps.program.text import CannotExpressError
 from ...dumps.reading import read_bytes, stored
 from ...dumps.schema import GraphRecord
+from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
 from ...dumps.walk import node_count
 from ...dumps.wording import counted, size_text

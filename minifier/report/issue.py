@@ -24,10 +24,11 @@ from ...dumps import opening
 from ...dumps.atomic import free_path
 from ...dumps.hints import size as number_of_dim
 from ...dumps.lines import size_of
-from ...dumps.pack.redact import Redactor, random_looking
+from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
 from ...dumps.schema import GraphRecord
+from ...dumps.secrets import random_looking
 from ...dumps.sidecar import value_columns
 from ...dumps.tables import visible
 from ...dumps.walk import calls

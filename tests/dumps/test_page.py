@@ -16,8 +16,9 @@ from graphdbg.cli import run as command
 from graphdbg.dumps.markup import escaped, tag
 from graphdbg.dumps.pack import page
 from graphdbg.dumps.pack.making import pack
-from graphdbg.dumps.pack.redact import Places, Secrets
+from graphdbg.dumps.pack.redact import Places
 from graphdbg.dumps.schema import FORMAT, RunRecord
+from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import Run, open_run
 from graphdbg.dumps.worst import keep
 from graphdbg.dumps.writer import ProcessWriter, RunWriter

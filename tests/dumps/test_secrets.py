@@ -10,7 +10,8 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.pack.making import pack
-from graphdbg.dumps.pack.redact import RULES, Places, Secrets, looks_secret, random_looking
+from graphdbg.dumps.pack.redact import Places
+from graphdbg.dumps.secrets import RULES, Secrets, looks_secret, random_looking
 from graphdbg.dumps.store import Run
 
 from .graphs import chain

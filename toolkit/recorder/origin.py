@@ -28,8 +28,8 @@ from typing import Any
 
 from ...dumps.errors import ExistsAlreadyError, GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE
-from ...dumps.pack.redact import ALLOWED
 from ...dumps.schema import FORMAT, RunRecord
+from ...dumps.secrets import ALLOWED
 from ...dumps.writer import RunWriter, joined_record
 from .options import Options
 

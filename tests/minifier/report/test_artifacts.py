@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.dumps.pack.redact import Secrets
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
+from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import SavedGraph, open_run
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.report import bundle

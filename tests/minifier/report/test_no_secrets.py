@@ -11,7 +11,8 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.pack.making import pack, secrets_of
-from graphdbg.dumps.pack.redact import Redactor, Secrets
+from graphdbg.dumps.pack.redact import Redactor
+from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import Run, load_graph, resolve_graph
 from graphdbg.minifier.report import bundle
 from graphdbg.minifier.report.issue import render
