@@ -10,8 +10,8 @@ True
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
@@ -237,6 +237,17 @@ def put_settings(state: Ambient) -> None:
         torch.backends.cudnn.allow_tf32 = state.cudnn_tf32
     if state.threads and now.threads != state.threads:
         torch.set_num_threads(state.threads)  # Inductor writes this number into C++ kernels
+
+
+@contextmanager
+def settings_put(state: Ambient) -> Iterator[None]:
+    """Sets those of torch's `settings` that differ, for the block."""
+    before = ambient(seed=False)
+    put_settings(state)
+    try:
+        yield
+    finally:
+        put_settings(before)
 
 
 def generators() -> list[tuple[str, Any]]:
