@@ -27,9 +27,8 @@ from typing import TypeVar
 from . import temporary
 from .atomic import cannot_write, temporary_beside
 from .errors import CannotWriteError, DamagedError, ExistsAlreadyError, TooLargeError
-from .graph_folder import RUN_FILE
+from .graph_folder import LIST_FILE, RUN_FILE
 from .opening import opened
-from .shared import LIST_FILE
 from .wording import TYPED, UNPACKED, counted, size_text
 
 _DATE = (1980, 1, 1, 0, 0, 0)

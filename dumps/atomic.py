@@ -212,3 +212,11 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+BLOCK_BYTES = 4096
+
+
+def in_blocks(size_bytes: int) -> int:
+    """The size on disk of a file of that size."""
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES

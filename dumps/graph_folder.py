@@ -17,12 +17,11 @@ import msgspec
 from msgspec.structs import replace
 
 from . import sidecar
-from .atomic import new_folder
+from .atomic import BLOCK_BYTES, in_blocks, new_folder
 from .errors import GraphdbgError, NoGraphError, said
 from .output import say
 from .reading import Packer, read_record, stored
 from .schema import GraphRecord, InputsRecord, StoredTensor
-from .shared import BLOCK_BYTES, in_blocks
 from .tensors import TensorSink, TensorStore
 from .walk import tensors
 
@@ -34,6 +33,9 @@ JOURNAL_FILE = "journal.jsonl"
 GRAPHS_FOLDER = "graphs"
 CODE_FOLDER = "code"
 TENSORS_FOLDER = "tensors"
+
+
+LIST_FILE = "files.txt"
 
 
 def encode(record: object) -> bytes:

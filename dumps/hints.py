@@ -71,16 +71,6 @@ def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, 
     return by_symbol
 
 
-def inputs_known(record: GraphRecord, seen: InputsRecord | None) -> dict[str, InputRecord]:
-    """Returns the record of each input, by name: as seen in an execution, with the statistics from the graph's own
-    record where the observed one has none (see `roles`)."""
-    known = {item.name: item for item in record.inputs}
-    for item in seen.inputs if seen is not None else ():
-        statistics = known[item.name].statistics if item.name in known else None
-        known[item.name] = msgspec.structs.replace(item, statistics=item.statistics or statistics)
-    return known
-
-
 def _learn(node: NodeRecord, item: InputRecord, by_symbol: dict[str, int | float | bool]) -> None:
     if isinstance(node.value, SymValue):
         if node.value.expr in by_symbol and item.scalar is not None:
@@ -146,17 +136,22 @@ def value_of_input(node: NodeRecord, item: InputRecord | None) -> Value | None:
     return item.value if item is not None and item.value is not None else node.value
 
 
-def numbers_and_bounds(
+def inputs_known(
     record: GraphRecord, seen: InputsRecord | None = None
-) -> tuple[dict[str, int | float | bool], dict[str, int]]:
-    """The numbers of the symbols; and, for each integer placeholder that is used as an index, the number of valid
-    indices (exclusive upper bound)."""
+) -> tuple[dict[str, InputRecord], dict[str, int | float | bool], dict[str, int]]:
+    """The record of each input, by name: as seen in an execution, with the statistics from the graph's own record where
+    the observed one has none (see `names`); the numbers of the symbols; and, for each integer placeholder that is used
+    as an index, the number of valid indices (exclusive upper bound)."""
+    inputs = {item.name: item for item in record.inputs}
+    for item in seen.inputs if seen is not None else ():
+        statistics = inputs[item.name].statistics if item.name in inputs else None
+        inputs[item.name] = msgspec.structs.replace(item, statistics=item.statistics or statistics)
     known = numbers(record, seen)
     search = _HintSearch(record.graph, known)
     for node in record.graph.nodes:
         if node.op in ("call_function", "call_method"):
             search.node(node)
-    return known, search.bounds
+    return inputs, known, search.bounds
 
 
 class _HintSearch:

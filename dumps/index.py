@@ -145,18 +145,13 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     except GraphdbgError as error:
         damage.append(str(error))
         record = ProcessRecord(format=FORMAT, name=path.name, pid=0, host="")
-    saved: set[str] = set()
+    compiles = (folders or Folders()).look(path / GRAPHS_FOLDER)
+    there = [f"{compile_name}/{stage}" for compile_name, stages in compiles for stage in stages]
     states = contents.states()
-    for compile_name, stages in (folders or Folders()).look(path / GRAPHS_FOLDER):
-        for stage in stages:
-            local = f"{compile_name}/{stage}"
-            if ids.is_id(local):
-                saved.add(local)
-            else:
-                damage.append(f"{path / GRAPHS_FOLDER / local!s}: not a graph id, ignored")
-    for local in [local for local in states if not ids.is_id(local)]:
-        damage.append(f"{path / JOURNAL_FILE}: {local!r} is not a graph id, ignored")
-        del states[local]
+    wrong = {local for local in {*there, *states} if not ids.is_id(local)}
+    damage += [f"{path / GRAPHS_FOLDER / local!s}: not a graph id, ignored" for local in there if local in wrong]
+    damage += [f"{path / JOURNAL_FILE}: {local!r} is not a graph id, ignored" for local in states if local in wrong]
+    saved, states = set(there) - wrong, {local: state for local, state in states.items() if local not in wrong}
     for local in sorted(saved - states.keys()):
         states[local] = journal.GraphState(status="captured")
     left = exit_record(path, damage)

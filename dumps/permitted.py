@@ -526,9 +526,7 @@ def argument_refusal(name: str, value: Any) -> str:
 
 
 def without(refused: Mapping[str, tuple[Any, str]]) -> str:
-    """A sentence on the settings that were not applied: name -> (value, why not). Empty where there are none."""
-    if not refused:
-        return ""
+    """A sentence on the settings that were not applied: name -> (value, why not)."""
     few = list(refused.items())[:_MOST_SHOWN]
     reasons = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few)
     return f"{JUDGED_WITHOUT} {listed(refused, _MOST_SHOWN)}{_BY_ITSELF}: {reasons}"

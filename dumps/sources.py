@@ -20,12 +20,11 @@ from pathlib import Path
 
 import msgspec
 
-from .atomic import write_file
+from .atomic import in_blocks, write_file
 from .errors import DamagedError
 from .lines import append
 from .opening import read
 from .reading import packed, read_bytes, stored
-from .shared import in_blocks
 
 FOLDER = "sources"
 LIST = "sources.jsonl"

@@ -266,12 +266,16 @@ class Checker:
             self.argument(arg, f"{place}, {key}", reference, body.attrs)
         for key, arg in node.meta.items():
             self.argument(arg, f"{place}, meta {short(key)}", any_reference, body.attrs)
-            if key == "user_visible_output_idxs" and (why := argument_refusal(key, plain(arg))):
-                self.fail(f"{place}, meta {short(key)}", f"{short(plain(arg))}, where {why}")
+            if key == "user_visible_output_idxs":
+                self.of_the_compiler(f"{place}, meta", key, arg)
         self.value(node.value, f"{place}, value")
         for what, position in (("stack", node.stack), ("module", node.module)):
             if not -1 <= position < strings:
                 self.fail(f"{place}, {what}", f"there is no string {position}")
+
+    def of_the_compiler(self, place: Path, name: str, arg: Arg) -> None:
+        if why := argument_refusal(name, plain(arg)):
+            self.fail(f"{place} {short(name)}", f"{short(plain(arg))}, where {why}")
 
     def target(self, node: NodeRecord, body: GraphBody, place: Path) -> None:
         place = f"{place}, target"
@@ -326,8 +330,8 @@ def check_graph(record: GraphRecord, where: str) -> None:
     checker.inputs(record.inputs)
     checker.mapping(record.compile_kwargs, "compile_kwargs")
     for name, arg in record.compile_kwargs.items():
-        if tag_of(arg)[0] != "opaque" and (why := argument_refusal(name, plain(arg))):
-            checker.fail(f"compile_kwargs, {short(name)}", f"{short(plain(arg))}, where {why}")
+        if tag_of(arg)[0] != "opaque":
+            checker.of_the_compiler("compile_kwargs,", name, arg)
     checker.ambient(record.ambient)
     for room, config in record.config.items():
         checker.name(room, "config")

@@ -20,7 +20,7 @@ from torch import fx
 
 from ..dumps.errors import BadValueError, CommandLineError, UsageError
 from ..dumps.output import say
-from ..dumps.torchside.node_meta import fake_of
+from ..dumps.torchside.values import fake_of
 from ..dumps.wording import counted
 from ..toolkit.cutting.atoms import symbols_in
 from ..toolkit.cutting.eager_values import record_values

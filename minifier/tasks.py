@@ -29,7 +29,7 @@ import torch
 from ..dumps import live, walk
 from ..dumps.errors import NoGraphError
 from ..dumps.store import load_graph
-from ..dumps.torchside.node_meta import fake_of
+from ..dumps.torchside.values import fake_of
 from ..dumps.wording import size_text
 from ..toolkit.blame.node_tasks import first_wrong, noticed
 from ..toolkit.cutting.atoms import Atoms

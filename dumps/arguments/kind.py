@@ -4,8 +4,7 @@ Every kind defines `check`, `shown`, `encode` and `decode`; the other methods de
 can contain. Methods call the walker that they are given for the arguments inside. Kinds must not import torch: the
 encoder and the decoder do what needs it, and types are named as text.
 
->>> listed([1, 2])
-[1, 2]
+For example, at the end of a module with a kind: `KINDS = (Mine("tag", EXAMPLE, "module.Type"),)`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
     from ..program.text import Writer
     from ..schema import Arg
-    from ..torchside.arguments import ArgumentReader, ArgumentWriter
+    from ..torchside.live_values import ArgumentReader
+    from ..torchside.values import ArgumentWriter
     from ..validate import Checker
 
 OTHER = object()
@@ -94,10 +94,3 @@ class AsItIs(Kind):
 
     def shown(self, body: Any, inner: Callable[[Arg], str], strings: Sequence[str] = ()) -> str:
         return str(body)
-
-
-def listed(body: Any) -> list[Any]:
-    """The content, if it is a list; TypeError otherwise."""
-    if not isinstance(body, list):
-        raise TypeError("a list is wanted")
-    return body  # pyright: ignore[reportUnknownVariableType]

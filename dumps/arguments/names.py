@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
     from ..program.text import Writer
     from ..schema import Arg
-    from ..torchside.arguments import ArgumentReader, ArgumentWriter
+    from ..torchside.live_values import ArgumentReader
+    from ..torchside.values import ArgumentWriter
     from ..validate import Checker
 
 WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)

@@ -10,17 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .kind import OTHER, AsItIs, Inside, Kind, listed
+from .kind import OTHER, AsItIs, Inside, Kind
 
 if TYPE_CHECKING:
     from ..diff.facts import NodeColumns
     from ..program.text import Writer
     from ..schema import Arg
-    from ..torchside.arguments import ArgumentReader, ArgumentWriter
+    from ..torchside.live_values import ArgumentReader
+    from ..torchside.values import ArgumentWriter
     from ..validate import Checker
 
 _NOT_FINITE = ("nan", "inf", "-inf")
 _OPAQUE_TEXT = 200
+
+
+def listed(body: Any) -> list[Any]:
+    """The content, if it is a list; TypeError otherwise."""
+    if not isinstance(body, list):
+        raise TypeError("a list is wanted")
+    return body  # pyright: ignore[reportUnknownVariableType]
 
 
 class Float(AsItIs):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-from ..roles import OutputRole
+from ..names import OutputRole
 from ..schema import GraphRecord
 from ..store import SavedGraph
 from ..walk import plain

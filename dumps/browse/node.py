@@ -19,7 +19,7 @@ import msgspec
 from .. import expr
 from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
-from ..levels import module_path
+from ..names import module_path
 from ..schema import Arg, ConstValue, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
 from ..short import row_value
 from ..sidecar import dims_text

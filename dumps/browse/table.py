@@ -17,7 +17,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, cast
 
-from ..levels import levels
+from ..names import levels
 from ..sidecar import Table
 
 Shape = list[int]

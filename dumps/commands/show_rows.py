@@ -27,8 +27,8 @@ from ..browse.search import hits_of
 from ..browse.selection import Question, Selection, Sort, grouping, selecting, usual
 from ..browse.table import GraphView
 from ..errors import BadValueError, OptionsExcludeError
+from ..names import known_names
 from ..output import emit, say
-from ..roles import known_names
 from ..sidecar import NodeRow, Table, dims_value
 from ..store import SavedGraph
 from ..tables import Column, on_terminal, render

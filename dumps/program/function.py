@@ -27,8 +27,8 @@ from ..walk import mentioned, nodes, references, tag_of
 from ..walk import used as used_in
 from . import text
 from .case import CASTS, placeholders
+from .entering import CONFIG_MODULES
 from .kernels import INTERPRETED, Definitions
-from .settings import CONFIG_MODULES
 from .text import (
     CHECKPOINTS,
     GETITEM,

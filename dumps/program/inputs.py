@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, Literal, cast
 
 from ..arguments import KINDS
-from ..hints import Numbers, extent, inputs_known, numbers_and_bounds, size
+from ..hints import Numbers, extent, inputs_known, size
 from ..schema import (
     Arg,
     ConstValue,
@@ -85,8 +85,7 @@ def slots_of(
 
     `grad`: inputs keep requires_grad.
     """
-    seen = inputs_known(record, inputs)
-    known, limits = numbers_and_bounds(record, inputs)
+    seen, known, limits = inputs_known(record, inputs)
     slots: list[Slot] = []
     for node in placeholders(record.graph):
         item = seen.get(node.name) or InputRecord(name=node.name)

@@ -21,7 +21,7 @@ import msgspec
 
 from ..allowlist import OP_HOMES, TRITON_CALLS
 from ..errors import RefusedError
-from ..hints import Numbers, concrete, numbers_and_bounds, scalar
+from ..hints import Numbers, concrete, inputs_known, scalar
 from ..schema import (
     ConstValue,
     GraphBody,
@@ -223,8 +223,8 @@ def _inputs(record: GraphRecord) -> list[str]:
     all symbols, `bound` for an integer tensor that holds indices, and `filled` for a tensor whose elements are all
     equal.
     """
-    known, limits = numbers_and_bounds(record)
-    statistics = {item.name: item.statistics or {} for item in record.inputs}
+    inputs, known, limits = inputs_known(record)
+    statistics = {item.name: item.statistics or {} for item in inputs.values()}
     lines: list[str] = []
     for node in placeholders(record.graph):
         specification = _specification(node.value, known, limits.get(node.name), f"input {node.name}")

@@ -24,10 +24,9 @@ from ..schema import GraphRecord, NodeRecord, SymValue, TensorValue
 from ..wording import flat
 from .case import Rate, ReproFacts, symbol_homes
 from .endings import ending_of
-from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, mode_lines, or_eager, settings_at
+from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, or_eager, state_of
 from .function import FunctionText, program_of
 from .inputs import InputSource, Way, inputs_of, sidecar_bytes
-from .settings import sources, state_of
 from .text import CannotExpressError, Lines, blocks, broken, dotted, indented, items, quoted
 
 MOST_SYMBOLS = 4
@@ -175,8 +174,8 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
     compiled, inner, making = _compiled(case, entry, sizing, stand, program)
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide)
-    state = state_of(case, settings_at(case, entry, stand))
-    settings = [*state.settings, *mode_lines(entry, stand)]
+    state = state_of(case, entry, stand)
+    settings = [*state.settings, *state.mode]
     changed = bool(case.imports) and stand.is_inductor and not case.needs_imports
     own = ["torch._inductor.config.force_disable_caches = True  # they know nothing of what a module changes"] * changed
     if case.off == "left out" and state.settings:
@@ -186,7 +185,7 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
         settings += ["if not FAULT:  # the work-around", *indented(lines)]
     notes, remarks = state.left_out, state.remarks
     body = _blocks(
-        *[definition.program.strip() for definition in sources(case)],
+        *[definition.program.strip() for definition in state.sources],
         case.ops.block if case.ops else "",
         program.kernels.source,
         program.source,

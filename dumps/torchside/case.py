@@ -24,7 +24,7 @@ from ..schema import Ambient, ConstValue, GraphRecord, InputRecord
 from ..tensors import TensorStore
 from ..wording import counted
 from . import torch_private as t
-from .encode import CARRY, carried_of, encode
+from .encode import CARRIED, CARRY, encode
 from .observed import observe
 
 _ROLES = {
@@ -93,7 +93,7 @@ def describe(
     from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:
-        carry = carried_of(like)
+        carry = {name: getattr(like, name) for name in CARRIED}
     stage = str(stage or carry.get("stage") or guess_stage(gm))
     record = encode(
         gm,

@@ -11,35 +11,51 @@ torch.Size([16, 8])
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import functools
 from functools import partial
 from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule
+from torch.fx.node import map_aggregate
 
-from .. import inert, names
+from .. import inert, names, syntax
 from ..allowlist import TRITON_CALLS
 from ..errors import (
     DamagedError,
     EnvironmentLackError,
+    GraphdbgError,
     NameRefusedError,
     NotRegisteredError,
     RefusedError,
     TargetRefusedError,
 )
 from ..program.text import is_identifier
-from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
+from ..schema import Arg, GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
+from ..walk import contents
 from ..wording import error_line
 from . import definitions, leaf_modules, targets
-from .arguments import ArgumentReader
-from .encode import CARRIED_VALUE, CARRY, GROUPS, VALUE_KEYS, carried_of
+from . import torch_private as t
+from .encode import (
+    CARRIED,
+    CARRIED_DESCRIPTOR,
+    CARRIED_META,
+    CARRIED_VALUE,
+    CARRY,
+    GROUPS,
+    HANDLED,
+    KEPT,
+    STACK_KEYS,
+    VALUE_KEYS,
+    FunctionName,
+    described,
+)
+from .live_values import ArgumentReader, StorageReader, Symbols, ValueReader, is_handed_through, stand_in_traced
 from .make_inputs import stand_in
-from .node_meta import MetaReader
-from .storages import StorageReader
-from .symbols import Symbols
 from .triton_kernels import KernelReader
-from .values import ValueReader, is_handed_through, stand_in_traced
 
 MAX_SUBGRAPH_DEPTH = 20
 BEFORE_AOT = ("dynamo", "pre_grad")
@@ -53,8 +69,8 @@ class Decoder:
         self.record = record
         self.where = where
         self.originals = inert.InertTexts()
-        self.symbols = Symbols(record, where, self.originals)
-        self.values = ValueReader(self.symbols)
+        self.values = ValueReader(Symbols(record, where, self.originals))
+        self.symbols = self.values.symbols
         self.storages = StorageReader(tensors, where, absent=stand_in)
         self.kernels = KernelReader(record.kernels, where)
 
@@ -66,7 +82,7 @@ class Decoder:
         except RefusedError as error:
             raise type(error)(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
-        gm.meta[CARRY] |= carried_of(record) | {
+        gm.meta[CARRY] |= {name: getattr(record, name) for name in CARRIED} | {
             "symbols": self.symbols,
             "has_shape_env": bool(record.shape_env or record.symbols),
             "originals": self.originals,
@@ -259,3 +275,183 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
         owner.register_buffer(last, value)
     else:
         owner.add_module(last, value)
+
+
+_KEYS = ("SequenceKey", "MappingKey", "GetAttrKey", "ConvertIntKey", "CallMethodKey", "InnerTensorKey", "DivideByKey")
+"""The kinds of path keys that lead to an unbacked symbol inside a value."""
+
+_SIZE_METHODS = ("size", "stride", "storage_offset", "numel", "dim")
+
+_MAX_LENGTH = 4_000
+"""The most characters of the text of a descriptor."""
+
+
+class MetaReader:
+    """Restores the metadata of a rebuilt node; without `fake` only what needs no fake value."""
+
+    def __init__(self, arguments: ArgumentReader, *, fake: bool) -> None:
+        self.arguments = arguments
+        self.fake = fake
+        self.strings = arguments.strings
+        self.texts = arguments.texts
+        self._stacks: dict[int, str] = {}
+
+    def node(self, node: torch.fx.Node, record: NodeRecord, where: str) -> None:
+        """Restores `node.meta` from a record, except the value."""
+        meta = node.meta
+        if record.stack >= 0:
+            meta["stack_trace"] = self._stack(record.stack, where)
+        if record.seq_nr >= 0:
+            meta["seq_nr"] = record.seq_nr
+        if record.original_aten:
+            try:
+                meta["original_aten"] = targets.resolve(record.original_aten, where)
+            except GraphdbgError:  # it only names kernels, so an op that is not registered here is no reason to refuse
+                meta["graphdbg_original_aten"] = record.original_aten
+        if record.from_node:
+            meta.update(_from_node([self.texts(name) for name in record.from_node]))
+        if record.module >= 0:
+            key = STACK_KEYS[bool(record.meta.get("module_of") == "forward")]
+            lines = [line.partition(": ") for line in self._stack(record.module, where).split("\n")]
+            meta[key] = {str(index): (path, kind) for index, (path, _, kind) in enumerate(lines)}
+        for key, value in record.meta.items():
+            try:
+                self._restore(meta, key, value, where)
+            except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
+                why = f"its metadata {key!r} is malformed ({type(error).__name__}: {error})"
+                raise DamagedError(where, why) from error
+
+    def module(self, gm: torch.nn.Module, kept: dict[str, Arg], where: str) -> None:
+        """Restores the metadata of a GraphModule."""
+        for key, value in kept.items():
+            if key in KEPT:
+                gm.meta[key] = self.arguments.decode(value, where)  # pyright: ignore
+
+    def tensor_meta(self, node: torch.fx.Node) -> None:
+        """Sets meta["tensor_meta"], as tracing does for every node whose value is a single tensor."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            with t.suppress_guards(self.arguments.reader.symbols.env):
+                node.meta["tensor_meta"] = t.tensor_metadata(value)
+
+    def _restore(self, meta: dict[str, Any], key: str, value: Arg, where: str) -> None:
+        if value is None:
+            if key in KEPT or key in HANDLED:
+                meta[key] = None
+        elif not self.fake and _has_values(value):
+            meta.setdefault(CARRIED_META, {})[key] = value
+        elif key in ("source_fn_stack", "fwd_source_fn_stack"):
+            pairs = [(str(name), str(kind)) for name, kind in _pairs(value, where)]
+            meta[key] = [(self.texts(name), FunctionName(inert.name(kind), kind)) for name, kind in pairs]
+        elif key == "output_stack_traces":
+            meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
+        elif key == "unbacked_bindings":
+            meta[key] = self._bindings(value, where)
+        elif key == "fwd_seq_nr" and isinstance(value, int):
+            meta[key] = value
+        elif key == "desc":
+            texts = cast(list[Any], value if isinstance(value, list) else [value])
+            descriptors = [_descriptor(text) if isinstance(text, str) else None for text in texts]
+            if described(descriptors) == texts:
+                meta[key] = descriptors if isinstance(value, list) else descriptors[0]
+            else:
+                meta[CARRIED_DESCRIPTOR] = value
+        elif key == "eager_input_vals":  # matched with a node's arguments, so of the same list and dict types
+            meta[key] = map_aggregate(self.arguments.decode(value, where), lambda leaf: leaf)
+        elif key in KEPT:
+            meta[key] = self.arguments.decode(value, where)
+
+    def _bindings(self, value: Arg, where: str) -> dict[Any, Any]:
+        kinds = {name: kind for name in _KEYS if (kind := t.optional(name)) is not None}
+        paths: dict[Any, Any] = {}
+        for name, keys in _pairs(value, where):
+            symbol = self.arguments.reader.symbols.by_name.get(name)
+            if symbol is None:
+                raise DamagedError(where, f"it binds {name!r}, which is not a symbol of the graph")
+            path: list[Any] = []
+            for kind, item in _pairs(keys, where):
+                if kind not in kinds:
+                    raise DamagedError(where, f"it binds {name!r} through {kind!r}, which is not a known kind of path")
+                decoded = self.arguments.decode(item, where)
+                if isinstance(decoded, str) and not _is_harmless(kind, decoded):
+                    why = f"it binds {name!r} through {kind} {decoded!r}, which a saved graph may not use"
+                    raise RefusedError(where, why)
+                path.append(kinds[kind]() if kind == "ConvertIntKey" else kinds[kind](decoded))
+            paths[symbol] = tuple(path)
+        return paths
+
+    def _stack(self, index: int, where: str) -> str:
+        """A text of several lines, made inert."""
+        if index not in self._stacks:
+            text = self._string(index, where)
+            self._stacks[index] = self.texts.kept(inert.lines(text), text)
+        return self._stacks[index]
+
+    def _string(self, index: int, where: str) -> str:
+        if not 0 <= index < len(self.strings):
+            raise DamagedError(where, f"it refers to text {index} of {len(self.strings)}")
+        return self.strings[index]
+
+
+def _descriptor(text: str) -> Any:
+    """The descriptor of a text, which is parsed, never evaluated: only descriptor classes exist. None when this torch
+    has no such descriptor, or the text is none. Inductor and the partitioner look at their classes."""
+    if len(text) > _MAX_LENGTH:
+        return None
+    try:
+        return _built(syntax.expression(text))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _built(tree: ast.AST) -> Any:
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, str, type(None))):
+        return inert.text(tree.value) if isinstance(tree.value, str) else tree.value
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
+        descriptor_class = _descriptor_classes().get(tree.func.id)
+        if descriptor_class is not None and all(keyword.arg is not None for keyword in tree.keywords):
+            return descriptor_class(**{str(keyword.arg): _built(keyword.value) for keyword in tree.keywords})
+    raise ValueError("no descriptor")
+
+
+@functools.cache
+def _descriptor_classes() -> dict[str, Any]:
+    """Name -> class of all descriptors that are plain dataclasses."""
+    home: Any = t.optional("descriptors", object)
+    bases = tuple(base for name in ("AOTInput", "AOTOutput") if (base := getattr(home, name, None)) is not None)
+    return {
+        name: kind
+        for name, kind in cast(dict[str, Any], vars(home)).items()
+        if isinstance(kind, type) and issubclass(kind, bases) and dataclasses.is_dataclass(kind)
+    }
+
+
+def _has_values(value: Arg) -> bool:
+    """Whether encoded metadata holds fake values."""
+    return any(True for _ in contents(value, "value"))
+
+
+def _is_harmless(kind: str, name: str) -> bool:
+    """Whether a path key is safe to follow on a value: the name is used in getattr, or called."""
+    if kind == "CallMethodKey":
+        return name in _SIZE_METHODS
+    return kind in ("InnerTensorKey", "GetAttrKey", "MappingKey") and is_identifier(name) and "__" not in name
+
+
+def _from_node(chain: list[str]) -> dict[str, Any]:
+    """Builds meta["from_node"] from names, nearest first; NodeSource's constructor would need live nodes."""
+    make = t.optional("NodeSource._from_dict")
+    if make is None or not chain:
+        return {}
+    entry: dict[str, Any] = {}
+    for name in reversed(chain):
+        of_nothing = {"target": "", "graph_id": 0, "pass_name": "", "action": "create"}
+        entry = {"name": name, **of_nothing, "from_node": [entry] if entry else []}
+    return {"from_node": [make(entry)]}
+
+
+def _pairs(value: Any, where: str) -> list[Any]:
+    pairs = cast(list[Any], value) if isinstance(value, list) else [None]
+    if not all(isinstance(item, list) and len(cast(list[Any], item)) == 2 for item in pairs):
+        raise DamagedError(where, "its metadata is malformed")
+    return pairs

@@ -1,5 +1,9 @@
 """Encodes a live fx.GraphModule as a GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
 
+Of `node.meta` and `graph_module.meta` the part is kept that Inductor, the partitioner and their passes read, according
+to their sources (KEPT), except values (a field of the record) and keys that they compute themselves. A kept key whose
+value has no saved form is counted in the body's meta "not_saved"; so is an unknown key.
+
 >>> encode(gm, id="0_0/forward", stage="forward", sink=saved.tensors).graph.nodes[0].name
 'primals_1'
 """
@@ -16,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ..allowlist import TRITON_CALLS
+from ..allowlist import TRITON_CALLS, words
 from ..names import NAMES
 from ..schema import (
     FORMAT,
@@ -36,12 +40,8 @@ from ..schema import (
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
 from . import torch_private as t
-from .arguments import ArgumentWriter
-from .node_meta import MetaWriter
-from .storages import StorageWriter
-from .symbols import SymbolWriter
 from .triton_kernels import KernelWriter
-from .values import ValueWriter, is_plain_tensor
+from .values import ArgumentWriter, ValueWriter, is_plain_tensor
 
 CARRY = "graphdbg"
 """Key in GraphModule.meta of the data that a loaded module keeps from its record."""
@@ -52,12 +52,49 @@ GROUPS = "process_groups"
 """Key in GraphBody.meta of the process groups that collectives name, so that a replay can make them."""
 
 
-_CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "definitions", "inputs", "versions")
+KEPT = words(
+    """
+    autograd_node hook MODULE_TYPE
+    _allow_mixed_dtype_folding _numeric_debug_handle ac_graph_id autograd_backward bucketing_sources_key
+    bw_donated_idxs cpu_offload_reload_node cudagraph_annotation custom dequant_type dislike_padding
+    dynamo_flat_name_to_original_fqn eager_input_vals has_backward_hook has_frozen_params inductor_realize_to_strides
+    is_backward is_functional_regenerated is_gradient_acc is_wrapped kpack low_precision_pointwise_barrier
+    matrix_instr_nonkdim memory_budget mutated_named_buffers mutation_region_id only_clone_these_tensors
+    original_device original_output_strides original_size original_stride partition_names partitioner_tag
+    produced_by_chunker quant_options quantization_tag recompute saved_for_offloading saved_for_quantization
+    saved_tensor_with_no_vc_check should_fallback should_offload tensor_dict torch_fn user_cache_hash
+    user_visible_output_idxs waves_per_eu
+    """
+)
+"""Keys with a plain value (numbers, text, dtypes, SymInts, fake values, and lists and dicts of them)."""
+
+HANDLED = words(
+    """
+    val example_value tensor_meta stack_trace nn_module_stack fwd_nn_module_stack seq_nr fwd_seq_nr original_aten
+    from_node source_fn_stack fwd_source_fn_stack output_stack_traces unbacked_bindings desc
+    """
+)
+"""Keys with their own field or encoding."""
+
+IGNORED = words(
+    """
+    creation_timestamp grapharg opt_ctx numeric_debug_handle dynamo_compile_id
+    backend_id steal_arg is_torch_exported locals_to_steal fake_tensor_prop hidden type_promoted graphdbg_value _stage
+    node_info fusion_meta buf_meta value extra_options mutation_region_id_counter
+    """
+)
+"""Keys that the passes compute themselves, or that are meaningful inside one process only."""
+
+CARRIED_DESCRIPTOR = "graphdbg_desc"
+"""Key in node.meta of descriptors that this torch does not have."""
+CARRIED_META = "graphdbg_meta"
+"""Key in node.meta of encoded metadata that needs fake values, on modules that were loaded without fake values."""
+
+STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
 
-def carried_of(record: GraphRecord) -> dict[str, Any]:
-    """The fields of a record that a module loaded from it, or a case saved with `like`, takes over."""
-    return {name: getattr(record, name) for name in _CARRIED}
+CARRIED = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "definitions", "inputs", "versions")
+"""The fields of a record that a module loaded from it, or a case saved with `like`, takes over."""
 
 
 def encode(
@@ -113,12 +150,10 @@ class _Encoder:
     def __init__(self, gm: GraphModule, sink: TensorSink | None) -> None:
         self.gm = gm
         self.carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
-        self.originals: dict[str, str] = self.carry.get("originals", {})
-        self.symbols = SymbolWriter(self.originals)
-        self.values = ValueWriter(self.symbols)
-        self.storages = StorageWriter(self.values, sink)
-        self.plain = ArgumentWriter(self.values, originals=self.originals)
-        self.meta = MetaWriter(self.plain, self.originals, self.carry.get("not_saved", {}))
+        self.values = ValueWriter(self.carry.get("originals"), sink)
+        self.symbols = self.values.symbols
+        self.plain = ArgumentWriter(self.values)
+        self.meta = MetaWriter(self.plain, self.carry.get("not_saved", {}))
         self.functions: set[str] = set()
 
     @cached_property
@@ -151,10 +186,10 @@ class _Encoder:
             """Stores a tensor that stands directly among the arguments, and returns its name."""
             if id(tensor) not in held:
                 held[id(tensor)] = _free_name(gm, body.attrs)
-                body.attrs[held[id(tensor)]] = self.storages.store(tensor)
+                body.attrs[held[id(tensor)]] = self.values.store(tensor)
             return held[id(tensor)]
 
-        arguments = ArgumentWriter(self.values, keep, self.originals)
+        arguments = ArgumentWriter(self.values, keep)
         body.meta = self.meta.module(gm)
         keys: Counter[str] = Counter()
         for node in gm.graph.nodes:
@@ -203,9 +238,9 @@ class _Encoder:
         if isinstance(attribute, GraphModule):
             body.subgraphs[path] = self.body(attribute)
         elif node.op == "call_module":
-            body.modules[path] = leaf_modules.encode(attribute, arguments, self.storages.store)
+            body.modules[path] = leaf_modules.encode(attribute, arguments, self.values.store)
         elif is_plain_tensor(attribute):
-            body.attrs[path] = self.storages.store(attribute)
+            body.attrs[path] = self.values.store(attribute)
         else:
             kind = cast(type[Any], type(attribute))
             body.modules[path] = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", repr=repr(attribute)[:200])
@@ -289,3 +324,137 @@ def _facts_of(group: Any) -> Arg:
     ranks = [int(rank) for rank in distributed.get_process_group_ranks(group)]
     of_all = [["rank", int(distributed.get_rank())], ["world_size", int(distributed.get_world_size())]]
     return {"dict": [["backend", str(distributed.get_backend(group))], ["ranks", ranks], *of_all]}
+
+
+class FunctionName(str):
+    """A function's name in the form that Inductor uses in names of kernels; `whole` is the name as recorded."""
+
+    def __new__(cls, name: str, whole: str) -> FunctionName:
+        instance = super().__new__(cls, name)
+        instance.whole = whole
+        return instance
+
+    whole: str
+
+    def __reduce__(self) -> Any:
+        return FunctionName, (str(self), self.whole)
+
+
+class MetaWriter:
+    """Encodes metadata of nodes and modules. `strings`: text -> its index in GraphRecord.strings, where each text is
+    written once; `lost` counts the keys that could not be kept."""
+
+    def __init__(self, arguments: ArgumentWriter, lost: dict[str, int]) -> None:
+        self.arguments = arguments
+        self.originals = arguments.originals
+        self.lost = Counter(lost)
+        self.strings: dict[str, int] = {}
+
+    def node(self, node: torch.fx.Node, record: NodeRecord) -> None:
+        """Fills all fields of a record that come from `node.meta`, except its value."""
+        meta = node.meta
+        record.stack = self._text(meta.get("stack_trace"))
+        seq_nr = meta.get("seq_nr")
+        record.seq_nr = seq_nr if isinstance(seq_nr, int) else -1
+        if meta.get("original_aten") is not None:
+            record.original_aten = targets.name_of(meta["original_aten"])
+        elif "graphdbg_original_aten" in meta:
+            record.original_aten = meta["graphdbg_original_aten"]
+        record.from_node = [self.originals.get(name, name) for name in _chain(meta.get("from_node"))]
+        kept = record.meta
+        for key in STACK_KEYS:
+            if meta.get(key):
+                record.module = self._module_stack(meta[key])
+                if key != STACK_KEYS[0]:
+                    kept["module_of"] = "forward"
+                break
+        for key in ("source_fn_stack", "fwd_source_fn_stack"):
+            if meta.get(key):
+                pairs = [(str(name), _callable_name(function)) for name, function, *_ in meta[key]]
+                kept[key] = [[self.originals.get(name, name), function] for name, function in pairs]
+        if isinstance(meta.get("fwd_seq_nr"), int):
+            kept["fwd_seq_nr"] = meta["fwd_seq_nr"]
+        if meta.get("output_stack_traces"):
+            indices = [self._text(text) for text in meta["output_stack_traces"]]
+            kept["output_stack_traces"] = [None if index < 0 else {"string": index} for index in indices]
+        if meta.get("unbacked_bindings"):
+            kept["unbacked_bindings"] = self._bindings(meta["unbacked_bindings"])
+        if CARRIED_DESCRIPTOR in meta:
+            kept["desc"] = meta[CARRIED_DESCRIPTOR]
+        elif meta.get("desc") is not None:
+            kept["desc"] = described(meta["desc"])
+        self._plain(meta, kept)
+
+    def module(self, gm: torch.nn.Module) -> dict[str, Arg]:
+        """The kept metadata of a GraphModule."""
+        kept: dict[str, Arg] = {}
+        self._plain(getattr(gm, "meta", {}), kept)
+        return kept
+
+    def _plain(self, meta: dict[str, Any], kept: dict[str, Arg]) -> None:
+        kept.update(meta.get(CARRIED_META, {}))
+        for key, value in meta.items():
+            if key in IGNORED or key.startswith("graphdbg"):
+                continue
+            if value is None and (key in KEPT or key in HANDLED):
+                kept[key] = None  # passes copy existing keys, so an existing None counts
+            if key in HANDLED or value is None:
+                continue
+            if key not in KEPT:
+                self.lost[key] += 1
+                continue
+            if key == "tensor_dict":
+                value = {name: item for name, item in value.items() if isinstance(item, (str, int))}
+                if not value:
+                    continue
+            before = self.arguments.opaque
+            encoded = self.arguments.encode(value)
+            if self.arguments.opaque > before:
+                self.lost[key] += 1
+            else:
+                kept[key] = encoded
+
+    def _text(self, text: object) -> int:
+        """The index of a text in `strings`, -1 for none."""
+        if not isinstance(text, str) or not text:
+            return -1
+        return self.strings.setdefault(self.originals.get(text, text), len(self.strings))
+
+    def _module_stack(self, stack: dict[Any, Any]) -> int:
+        return self._text("\n".join(f"{item[0]}: {_callable_name(item[1])}" for item in stack.values()))
+
+    def _bindings(self, bindings: dict[Any, Any]) -> Arg:
+        encoded: list[Arg] = []
+        for symbol, path in bindings.items():
+            keys: list[Arg] = []
+            for key in path:
+                field = next(iter(getattr(key, "__dataclass_fields__", {})), None)
+                keys.append([type(key).__name__, self.arguments.encode(getattr(key, field)) if field else None])
+            encoded.append([self.arguments.symbols.use(symbol), keys])
+        return encoded
+
+
+def described(descriptor: Any) -> Any:
+    """The text of AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))"); None
+    for None."""
+    if isinstance(descriptor, (list, tuple)):
+        return [described(item) for item in cast(list[Any], descriptor)]
+    return None if descriptor is None else repr(descriptor)
+
+
+def _chain(sources: Any) -> list[str]:
+    names: list[str] = []
+    while sources and len(names) < 32:
+        source = sources[0]
+        names.append(str(source.name))
+        sources = getattr(source, "from_node", None)
+    return names
+
+
+def _callable_name(value: Any) -> str:
+    if isinstance(value, str):
+        return getattr(value, "whole", value)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if name is None:
+        return str(value)
+    return f"{getattr(value, '__module__', '') or ''}.{name}".lstrip(".")

@@ -6,7 +6,7 @@ names. Any other module is saved with its type and text only: it is shown, but r
 
 For example:
 
-    encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
+    encode(torch.nn.Linear(2, 3), arguments, values.store).arguments
     # {'in_features': 2, 'out_features': 3, 'bias': True}
 """
 
@@ -21,7 +21,8 @@ import torch
 from ..allowlist import words
 from ..errors import DamagedError, TargetRefusedError, TorchLacksError
 from ..schema import ModuleRecord, StoredTensor
-from .arguments import ArgumentReader, ArgumentWriter
+from .live_values import ArgumentReader
+from .values import ArgumentWriter
 
 CLASSES = words(
     """

@@ -24,7 +24,7 @@ import torch
 
 from .. import inert
 from ..errors import DamagedError, DeviceMissingError, NotStoredError, RefusedError, TooLargeError
-from ..hints import Numbers, concrete, inputs_known, numbers_and_bounds, scalar, spanned, value_of_input
+from ..hints import Numbers, concrete, inputs_known, scalar, spanned, value_of_input
 from ..schema import (
     ConstValue,
     GraphRecord,
@@ -40,10 +40,9 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted, error_line
-from .arguments import device_of, dtype_of, named
 from .history import Base, computed
-from .storages import INTEGER_OF, StorageReader, view
-from .values import BUFFER, is_handed_through, stand_in_real
+from .live_values import INTEGER_OF, StorageReader, device_of, dtype_of, is_handed_through, named, stand_in_real, view
+from .values import BUFFER
 
 Statistics = Mapping[str, float | int | None]
 
@@ -61,8 +60,7 @@ def inputs(
     RefusedError for an input that has no saved form."""
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
-    known = inputs_known(record, seen)
-    numbers, limits = numbers_and_bounds(record, seen)
+    known, numbers, limits = inputs_known(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(limits, numbers, StorageReader(tensors, where), seed, where, parameters)
     maker.reader.absent = maker.absent

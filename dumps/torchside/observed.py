@@ -25,9 +25,17 @@ from ..schema import FORMAT, GraphRecord, InputRecord, InputsRecord, SequenceVal
 from ..tensors import TensorSink
 from ..wording import counted
 from . import torch_private as t
-from .storages import StorageWriter, packable
-from .symbols import SymbolWriter, is_symbolic
-from .values import BUFFER, ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key, viewed
+from .values import (
+    BUFFER,
+    ValueWriter,
+    dtype_name,
+    is_plain_tensor,
+    is_symbolic,
+    packable,
+    quantizer,
+    storage_key,
+    viewed,
+)
 from .wrappers import is_wrapper, parts
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
@@ -54,19 +62,18 @@ def observe(
     if len(names) != len(inputs):
         why = f"the graph has {counted(len(names), 'placeholder')}, {counted(len(inputs), 'value')} came"
         raise NoGraphError("cannot observe the inputs", why)
-    values = ValueWriter(SymbolWriter())
-    storages = StorageWriter(values, sink)
+    values = ValueWriter(sink=sink)
     with torch.no_grad(), t.modes_off():
         for value in inputs:
             values.count(value)
-        items = [_observe_one(name, value, policy, values, storages) for name, value in zip(names, inputs, strict=True)]
+        items = [_observe_one(name, value, policy, values) for name, value in zip(names, inputs, strict=True)]
     for item in items:
         if item.name in roles:
             item.role, item.source = roles[item.name].role, roles[item.name].source
     return InputsRecord(format=FORMAT, policy=policy, inputs=items)
 
 
-def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storages: StorageWriter) -> InputRecord:
+def _observe_one(name: str, value: Any, policy: str, values: ValueWriter) -> InputRecord:
     item = InputRecord(name=name)
     if is_symbolic(value):
         if isinstance(value, torch.SymInt):
@@ -84,10 +91,10 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         item.value = values.value(value, whole_storage=True)
         if isinstance(item.value, TensorValue) and item.value.inner and policy != "none":
             _met(item.value, value)
-            item.stored = _apart(value, item.value, policy, storages)
+            item.stored = _apart(value, item.value, policy, values)
         elif isinstance(item.value, SequenceValue) and policy not in ("none", "meta"):
             tensors = _tensors(value, item.value)
-            kept = {str(index): _apart(*tensor, policy, storages) for index, tensor in tensors}
+            kept = {str(index): _apart(*tensor, policy, values) for index, tensor in tensors}
             item.stored = StoredTensor("", TensorValue("float32", []), inner=kept) if kept else None
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
@@ -97,10 +104,10 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     if policy != "meta" and readable:
         item.statistics = statistics(value)
         if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):
-            item.stored = _stored(value, storages)
+            item.stored = _stored(value, values)
             return item
     if policy in WHOLE and value.layout is not torch.strided and packable(value):
-        item.stored = _stored(value, storages)
+        item.stored = _stored(value, values)
     elif is_parameter:
         item.stored = StoredTensor(storage="", value=item.value, parameter=True)
     return item
@@ -115,19 +122,19 @@ def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int,
             yield index, (tensor, _met(its, tensor))
 
 
-def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
+def _apart(value: Any, record: TensorValue, policy: str, values: ValueWriter) -> StoredTensor:
     """The record of a wrapper tensor: each inner tensor is kept as it would be alone, without statistics."""
     if record.inner:
-        inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
+        inner = {name: _apart(part, record.inner[name], policy, values) for name, part in parts(value).items()}
         return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
     numbers = value.dtype.is_floating_point or value.dtype.is_complex
     kept = value.layout is torch.strided and (policy in WHOLE or (policy == "index" and not numbers))
-    return storages.store(value) if kept else StoredTensor("", record)
+    return values.store(value) if kept else StoredTensor("", record)
 
 
-def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
-    stored = storages.store(value)
-    _met(stored.value, value).base = storages.values.base(value)
+def _stored(value: torch.Tensor, values: ValueWriter) -> StoredTensor:
+    stored = values.store(value)
+    _met(stored.value, value).base = values.base(value)
     return stored
 
 
@@ -236,8 +243,7 @@ def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRec
             stored = store(value, key)
             items.append(InputRecord(name, value=stored.value, stored=stored))
             continue
-        values = ValueWriter(SymbolWriter())
-        item = _observe_one(name, value, "none", values, StorageWriter(values, None))
+        item = _observe_one(name, value, "none", ValueWriter())
         if isinstance(item.value, TensorValue) and item.value.inner:
             item.stored = apart(value, _met(item.value, value))
         items.append(item)

@@ -1,20 +1,27 @@
-"""Converts values of nodes: fake or real tensors, symbolic scalars and sequences to records, and records to fake
-values.
+"""Converts a live graph's values, symbols, arguments and tensors to records; `live_values` has the way back.
 
-Reads metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become OpaqueValue,
-unless they are traceable wrappers.
+Values are fake or real tensors, symbolic scalars and sequences. Of values only metadata is read: no data, no guard is
+added, nothing of a ShapeEnv is specialised. Tensor subclasses that are no plain tensor become OpaqueValue, unless they
+are traceable wrappers. Arguments become JSON values with one-key tags (dumps.arguments), which never fails: a value
+without a saved form becomes {"opaque": [type, text]}.
 
-An input without a saved form, such as a device mesh, has a stand-in in graphs that only pass it through: AOTAutograd
-takes DTensors apart and leaves their mesh as an input and an output. A graph that calls something with such an input
-cannot be replayed, and is refused with the name of the type.
+Real tensors are saved as whole storages in a TensorSink. Bytes are copied as they lie in memory; a conj or neg bit is a
+property of the view, not of the bytes. A sparse tensor is one sequence of bytes: indices, then values; their number
+follows from the length. This covers coordinates without dense dimensions (sparse_coo) and compressed rows or columns of
+a matrix (sparse_csr, sparse_csc); other layouts keep their shape alone.
 
->>> ValueWriter(SymbolWriter()).value(torch.empty(2, 3))
+>>> ValueWriter().value(torch.empty(2, 3))
 TensorValue(dtype='float32', shape=[2, 3], stride=[3, 1], offset=0, device='cpu', ...)
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from importlib import import_module
 from sys import intern
 from typing import Any, cast
 
@@ -22,27 +29,25 @@ import msgspec
 import sympy
 import torch
 
-from .. import inert
-from ..errors import RefusedError, TorchLacksError
+from ..arguments import KINDS
+from ..arguments.kind import OTHER, Kind
 from ..hints import extent
 from ..schema import (
+    Arg,
     ConstValue,
     Dim,
-    GraphBody,
-    InputRecord,
-    NodeRecord,
+    GuardRecord,
     OpaqueValue,
     SequenceValue,
+    StoredTensor,
+    SymbolRecord,
     SymValue,
     TensorValue,
     Value,
 )
-from ..walk import given, plain, references
-from ..wording import error_line
+from ..tensors import TensorSink
+from . import sympy_text, targets, wrappers
 from . import torch_private as t
-from . import wrappers
-from .arguments import ArgumentReader, ArgumentWriter, device_of, dtype_of, named
-from .symbols import Symbols, SymbolWriter, is_symbolic
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
@@ -62,19 +67,263 @@ def is_plain_tensor(value: object) -> bool:
     return kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__  # pyright: ignore
 
 
+_SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "zero")
+COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
+FLAGS = ("frozen", "runtime_asserts_frozen")
+SOURCES = "graphdbg_sources"
+"""Attribute of a rebuilt ShapeEnv: symbol -> its source, as recorded."""
+
+
+def hints_of(env: Any) -> dict[Any, Any]:
+    """The symbols of a ShapeEnv and their hints: `backed_var_to_val` since 2.13, `var_to_val` before."""
+    hints = getattr(env, "backed_var_to_val", None)
+    return env.var_to_val if hints is None else hints
+
+
+def is_symbolic(value: object) -> bool:
+    """Whether a value is a SymInt, SymFloat or SymBool."""
+    return isinstance(value, _SYM_TYPES)
+
+
+class SymbolWriter:
+    """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on
+    them."""
+
+    def __init__(self, originals: Mapping[str, str]) -> None:
+        self.env: Any = None
+        self.originals = originals
+        self._texts: dict[Any, str] = {}
+        self._used: set[Any] = set()
+
+    def adopt(self, env: Any) -> None:
+        """Keeps the ShapeEnv of the graph; later ones are ignored."""
+        if self.env is None:
+            self.env = env
+
+    def dim(self, value: Any) -> Dim:
+        """A size, stride or offset as int or text."""
+        if type(value) is int:
+            return value
+        if not is_symbolic(value):
+            return int(value)
+        expr = self.expr(value)
+        return int(expr) if expr.is_Integer else self.text(expr)
+
+    def expr(self, value: Any) -> Any:
+        """The sympy expression of a symbolic value, replacements applied."""
+        self.adopt(value.node.shape_env)
+        return value.node.expr
+
+    def text(self, expr: Any) -> str:
+        """The text of an expression; its symbols count as used."""
+        known_text = self._texts.get(expr)
+        if known_text is None:
+            known_text = self._texts[expr] = sympy_text.write(expr)
+            self._used.update(getattr(expr, "free_symbols", ()))
+        return known_text
+
+    def sym(self, value: Any) -> SymValue:
+        """The record of a symbolic scalar, with its hint. Inductor names inputs by the symbol they were created
+        with."""
+        kind = "int" if isinstance(value, torch.SymInt) else "float" if isinstance(value, torch.SymFloat) else "bool"
+        node = cast(Any, value).node
+        self.adopt(node.shape_env)
+        expr = getattr(node, "_expr", node.expr)  # as created, before replacements
+        return SymValue(kind=kind, expr=self.text(expr), hint=self.hint(expr))
+
+    def use(self, symbol: Any) -> str:
+        """Marks a symbol that node metadata mentions as used, and returns its name."""
+        self._used.add(symbol)
+        return symbol.name
+
+    def hint(self, expr: Any) -> int | float | bool | None:
+        """The number that an expression had while tracing; None if it depends on data."""
+        if self.env is None:
+            return None
+        hints = hints_of(self.env)
+        if any(symbol not in hints for symbol in expr.free_symbols):
+            return None
+        return _number(expr.xreplace({symbol: hints[symbol] for symbol in expr.free_symbols}))
+
+    def finish(self) -> tuple[list[SymbolRecord], list[GuardRecord], dict[str, Arg]]:
+        """Records of the used symbols and of every fact connected with them."""
+        env = self.env
+        if env is None:
+            return [], [], {}
+        facts = _facts(env)
+        self._close_over(env, [fact for fact, *_ in facts])
+        guards = [
+            GuardRecord(
+                expr=self.text(expr),
+                kind=kind,
+                symbol=symbol,
+                message=self.originals.get(message, message),
+                size_oblivious=oblivious,
+            )
+            for expr, kind, symbol, message, oblivious in facts
+            if expr.free_symbols and expr.free_symbols <= self._used
+        ]
+        ordered = sorted(self._used, key=lambda symbol: (len(symbol.name), symbol.name))
+        return [self._symbol(symbol) for symbol in ordered], guards, _environment(env)
+
+    def _close_over(self, env: Any, facts: list[Any]) -> None:
+        """Adds the symbols that share a fact with a used one, until nothing changes."""
+        linked = [set(expr.free_symbols) for expr in facts]
+        linked += [{old, *new.free_symbols} for old, new in env.replacements.items()]
+        linked += [{old, new} for old, new in getattr(env, "unbacked_renamings", {}).items()]
+        size = -1
+        while size != len(self._used):
+            size = len(self._used)
+            for group in linked:
+                if group & self._used:
+                    self._used |= group
+
+    def _symbol(self, symbol: Any) -> SymbolRecord:
+        env = self.env
+        hints = hints_of(env)
+        span = env.var_to_range.get(symbol)
+        sources = env.var_to_sources.get(symbol, [])
+        made_with = dict(getattr(symbol, "_assumptions_orig", None) or {})  # the assumptions it was created with
+        renamed = getattr(env, "unbacked_renamings", {}).get(symbol)
+        return SymbolRecord(
+            name=symbol.name,
+            hint=_number(hints[symbol]) if symbol in hints else None,
+            lower=_bound(span.lower) if span is not None else None,
+            upper=_bound(span.upper) if span is not None else None,
+            backed=symbol in hints,
+            source=getattr(env, SOURCES, {}).get(symbol) or (_source_name(sources[0]) if sources else ""),
+            assume=" ".join(name for name in ASSUMPTIONS if made_with.get(name)),
+            replacement=self.text(env.replacements[symbol]) if symbol in env.replacements else "",
+            renamed=renamed.name if renamed is not None else "",
+            size_like=symbol in getattr(env, "size_like", ()),
+            input=symbol in getattr(env, "unbacked_inputs", ()),
+            hint_override=getattr(env, "var_to_hint_override", {}).get(symbol),
+            order=getattr(env, "unbacked_alloc_order", {}).get(symbol, -1),
+        )
+
+
+def _facts(env: Any) -> list[tuple[Any, Any, str, str, bool]]:
+    facts: list[tuple[Any, Any, str, str, bool]] = [
+        (guard.expr, "guard", "", _user_line(guard), bool(getattr(guard, "size_oblivious", False)))
+        for guard in env.guards
+    ]
+    for symbol, asserts in env.deferred_runtime_asserts.items():
+        name = symbol.name if symbol is not None else ""
+        facts += [(item.expr, "assert", name, str(item.msg), False) for item in asserts]
+    facts += [(expr, "divisible", "", "", False) for expr in sorted(env.divisible, key=str)]
+    return facts
+
+
+def _user_line(guard: Any) -> str:
+    """The user line of a guard, in the form that torch writes while tracing: `x = x.view(2, -1) # model.py:12 in
+    forward`."""
+    return str(getattr(getattr(guard, "sloc", None), "maybe_user_loc", None) or "")
+
+
+def _environment(env: Any) -> dict[str, Arg]:
+    settings = cast(Any, getattr(env, "settings", None))
+    names = cast(dict[str, Any], getattr(settings.__class__, "__dataclass_fields__", {}))
+    saved: dict[str, Arg] = {name: value for name in names if isinstance(value := getattr(settings, name), bool)}
+    saved |= {name: int(getattr(env, name)) for name in COUNTERS if getattr(env, name, 0)}
+    return saved | {name: True for name in FLAGS if getattr(env, name, False)}
+
+
+def _source_name(source: Any) -> str:
+    name = source.name
+    return str(name() if callable(name) else name)
+
+
+def _number(value: Any) -> int | float | bool | None:
+    if value is sympy.true or value is sympy.false:
+        return bool(value)
+    if getattr(value, "is_Integer", False):
+        return int(value)
+    if getattr(value, "is_number", False) and getattr(value, "is_real", False):
+        return float(value)
+    return None
+
+
+def _bound(value: Any) -> int | float | None:
+    if value in (t.int_oo, -t.int_oo, sympy.oo, -sympy.oo):
+        return None
+    return _number(value)
+
+
+def fake_of(node: torch.fx.Node) -> Any:
+    """The fake value that tracing put on a node, or None."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """The name of a dtype: "float32" for torch.float32."""
     return str(dtype).removeprefix("torch.")
 
 
-class ValueWriter:
-    """Encodes values. Call `count` on every value first: alias groups are written only for storages seen more than
-    once."""
+class ArgumentWriter:
+    """Encodes arguments. `keep_tensor` stores a tensor among the arguments and returns its name."""
 
-    def __init__(self, symbols: SymbolWriter) -> None:
-        self.symbols = symbols
+    def __init__(self, values: ValueWriter, keep_tensor: Callable[[torch.Tensor], str] | None = None) -> None:
+        self.values = values
+        self.symbols = values.symbols
+        self.originals = values.symbols.originals
+        self.keep_tensor = keep_tensor
+        self.opaque = 0
+        self.functions: set[str] = set()
+
+    def encode(self, value: Any) -> Arg:
+        """The JSON form of an argument."""
+        kind = cast(type[Any], type(value))
+        if value is None or kind is bool or kind is int:
+            return value
+        if kind is str:
+            return self.originals.get(value, value)
+        if kind is float and math.isfinite(value):
+            return value
+        if isinstance(value, list):
+            items = cast(list[Any], value)
+            return [self.encode(item) for item in items]
+        contents = ((row.tag, row.encode(value, self)) for row in _kinds_of(kind))
+        return next({tag: content} for tag, content in contents if content is not OTHER)
+
+    def metadata(self, value: torch.Tensor) -> Any:
+        """The recorded metadata of a tensor whose bytes are not stored."""
+        return msgspec.to_builtins(self.values.value(value))
+
+    def function(self, value: Any) -> str:
+        """The name that a callable has in the saved form; empty where it has none."""
+        name = targets.name_of(value)
+        if name.startswith(targets.OPAQUE):
+            return ""
+        self.functions.add(name)
+        return name
+
+
+@lru_cache(maxsize=512)
+def _kinds_of(of: type) -> tuple[Kind, ...]:
+    """The kinds that may encode values of a type, in the order in which to try them."""
+    return tuple(row for row, types in _typed() if (of in types if row.exact else issubclass(of, types)))
+
+
+@cache
+def _typed() -> list[tuple[Kind, tuple[type, ...]]]:
+    places = {row: [name.rpartition(".") for name in row.types.split()] for row in KINDS.values()}
+    typed = [(row, tuple(getattr(import_module(home), name) for home, _, name in places[row])) for row in places]
+    return sorted(typed, key=lambda item: item[0].order)
+
+
+class ValueWriter:
+    """Encodes values, and stores tensors, each storage once; without a sink only metadata is written. Call `count` on
+    every value first: alias groups are written only for storages seen more than once. `originals`: inert text -> the
+    original in the record that the graph was loaded from."""
+
+    def __init__(self, originals: Mapping[str, str] | None = None, sink: TensorSink | None = None) -> None:
+        self.symbols = SymbolWriter(originals or {})
+        self.sink = sink
         self._seen: Counter[int] = Counter()
         self._groups: dict[int, int] = {}
+        self._names: dict[int, str] = {}
+        self._alive: list[Any] = []
 
     def count(self, value: object) -> None:
         """Counts the storages of a value."""
@@ -167,6 +416,36 @@ class ValueWriter:
         record.leaf = base.is_leaf
         return record
 
+    def store(self, tensor: torch.Tensor) -> StoredTensor:
+        """The record of a tensor; its bytes go to the sink unless it has none (fake, meta) or the sink declines."""
+        if wrappers.is_wrapper(tensor):
+            value = self.value(tensor)
+            inner = {name: self.store(part) for name, part in wrappers.parts(tensor).items()}
+            return StoredTensor("", value, isinstance(tensor, torch.nn.Parameter), inner)  # pyright: ignore
+        return StoredTensor(
+            storage=self._put(tensor),
+            value=self.tensor(tensor, whole_storage=tensor.layout is torch.strided),
+            parameter=isinstance(tensor, torch.nn.Parameter),
+        )
+
+    def _put(self, tensor: torch.Tensor) -> str:
+        if self.sink is None or isinstance(tensor, t.FakeTensor) or tensor.is_meta:
+            return ""
+        if tensor.layout is not torch.strided:
+            if not packable(tensor):
+                return ""
+            with t.modes_off():
+                bytes_of = packed(tensor).untyped_storage()
+                return self.sink.put(storage_bytes(bytes_of)) if self.sink.accepts(bytes_of.nbytes()) else ""
+        key = storage_key(tensor)
+        if key not in self._names:
+            with t.modes_off():
+                storage = tensor.untyped_storage()
+                accepted = self.sink.accepts(storage.nbytes())
+                self._names[key] = self.sink.put(storage_bytes(storage)) if accepted else ""
+                self._alive.append(storage)
+        return self._names[key]
+
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
         """The size of the storage in bytes; None when it is exactly what the view spans (nothing for an empty view)."""
         shape, stride, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
@@ -210,130 +489,39 @@ def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
     }
 
 
-class ValueReader:
-    """Builds fake values under one FakeTensorMode; tensors of one alias group share a storage."""
-
-    def __init__(self, symbols: Symbols) -> None:
-        self.symbols = symbols
-        self.mode = t.FakeTensorMode(shape_env=symbols.env, allow_non_fake_inputs=False)
-        self._storages: dict[int, Any] = {}
-
-    def value(self, record: Value, where: str) -> Any:
-        """The fake value of a record; RefusedError for an OpaqueValue."""
-        if isinstance(record, TensorValue):
-            return self.tensor(record, where)
-        if isinstance(record, SymValue):
-            return self.symbols.sym(record.kind, record.expr)
-        if isinstance(record, SequenceValue):
-            items = [self.value(item, where) for item in record.items]
-            return items if record.kind == "list" else tuple(items)
-        if isinstance(record, ConstValue):
-            return inert.value(plain(record.value))
-        raise RefusedError(where, f"a value of type {record.type} cannot be saved")
-
-    def tensor(self, record: TensorValue, where: str) -> Any:
-        """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
-        if record.inner:
-            return self._wrapper(record, where)
-        dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
-        if record.quantizer:
-            fix = "use module() and inputs() of the graph instead"
-            raise TorchLacksError(where, "torch cannot trace quantised tensors", fix)
-        size = [self.symbols.dim(dim) for dim in record.shape]
-        with torch.no_grad(), t.suppress_guards(self.symbols.env):
-            try:
-                if record.base is None:
-                    fake = t.FakeTensor(self.mode, self._meta(record, dtype, size, where), device)
-                else:
-                    base = self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where)
-                    stride, offset = [self.symbols.dim(dim) for dim in record.stride], self.symbols.dim(record.offset)
-                    fake = lazy_bits(base.as_strided(size, stride, offset), record)
-            except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
-                raise TorchLacksError(where, f"this torch cannot make such a tensor ({error_line(error)})") from error
-        if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
-            fake.requires_grad_(True)
-        return fake
-
-    def _wrapper(self, record: TensorValue, where: str) -> Any:
-        held = {name: self.tensor(part, f"{where}, {name}") for name, part in record.inner.items()}
-        size, stride = ([self.symbols.dim(dim) for dim in dims] for dims in (record.shape, record.stride))
-        context = ArgumentReader(self, [], self.symbols.texts).decode(record.context, where)
-        with torch.no_grad(), t.suppress_guards(self.symbols.env):
-            wrapped = wrappers.rebuilt(record.subclass, held, context, size, stride, where)
-        return wrapped.requires_grad_(True) if record.requires_grad else wrapped
-
-    def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
-        if record.layout != "strided":
-            layout = named(torch.layout, record.layout, where)
-            return torch.empty(size, dtype=dtype, layout=layout, device="meta")
-        stride = [self.symbols.dim(dim) for dim in record.stride]
-        offset = self.symbols.dim(record.offset)
-        storage = self._storages.get(record.storage) if record.storage is not None else None
-        if storage is None:
-            if record.offset == 0 and record.storage_bytes is None:
-                tensor = torch.empty_strided(size, stride, dtype=dtype, device="meta")
-                if record.storage is not None:
-                    self._storages[record.storage] = tensor.untyped_storage()
-                return lazy_bits(tensor, record)
-            if record.storage_bytes is not None:
-                elements = self.symbols.dim(record.storage_bytes) // dtype.itemsize
-            else:
-                elements = offset + 1 + sum((s - 1) * t for s, t in zip(size, stride, strict=True))
-            storage = torch.empty_strided([elements], [1], dtype=dtype, device="meta").untyped_storage()
-            if record.storage is not None:
-                self._storages[record.storage] = storage
-        tensor = torch.empty_strided([0], [1], dtype=dtype, device="meta")
-        tensor.set_(storage, offset, size, stride)
-        return lazy_bits(tensor, record)
-
-
-def lazy_bits(tensor: torch.Tensor, record: TensorValue) -> torch.Tensor:
-    """The tensor with the recorded conj and neg bits."""
-    if record.conj:
-        tensor = torch.conj(tensor)
-    if record.neg:
-        tensor = t.neg_view(tensor)
-    return tensor
-
-
 def storage_key(tensor: torch.Tensor) -> int:
     """A key that is equal for tensors that share a storage; fake and meta tensors have no data_ptr to compare."""
     return cast(Any, tensor.untyped_storage())._cdata
 
 
-class StandIn:
-    """A stand-in for an object of which only the type's name is known."""
-
-    def __init__(self, type_name: str) -> None:
-        self.type_name = type_name
-
-    def __repr__(self) -> str:
-        return f"<stand-in for {self.type_name}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StandIn) and other.type_name == self.type_name
-
-    def __hash__(self) -> int:
-        return hash(self.type_name)
-
-    def __obj_flatten__(self) -> tuple[()]:
-        """Lets torch count the bytes of this opaque input: it has none."""
-        return ()
+def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
+    """The bytes of a storage on any device, without a copy where it lies on the CPU."""
+    host = storage if storage.device.type == "cpu" else storage.cpu()
+    size = host.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    buffer = (ctypes.c_ubyte * size).from_address(host.data_ptr())
+    # The array does not own the memory: keep the storage alive through it.
+    buffer.owner = host  # pyright: ignore
+    return memoryview(buffer).cast("B")
 
 
-def is_handed_through(body: GraphBody, node: NodeRecord) -> bool:
-    """Whether a placeholder is an input without a saved form that only the output mentions."""
-    if node.op != "placeholder" or not isinstance(node.value, OpaqueValue) or node.value.type != TRACED:
-        return False
-    return not any(node.name in references(given(user)) for user in body.nodes if user.op != "output")
+def packable(tensor: torch.Tensor) -> bool:
+    """Whether a sparse tensor can be stored as one run of bytes."""
+    if tensor.layout is torch.sparse_coo:
+        return tensor.dense_dim() == 0 and tensor.sparse_dim() > 0
+    return tensor.layout in (torch.sparse_csr, torch.sparse_csc) and tensor.dim() == 2
 
 
-def stand_in_traced() -> Any:
-    """The stand-in for an input without a saved form while a graph is compiled."""
-    return t.FakeScriptObject(object(), StandIn.__name__, StandIn(TRACED))
-
-
-def stand_in_real(item: InputRecord | None) -> StandIn:
-    """The stand-in for an input without a saved form when the graph runs."""
-    seen = item.value if item is not None else None
-    return StandIn(seen.type if isinstance(seen, OpaqueValue) else TRACED)
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a sparse tensor, on the CPU."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        indices = [tensor.indices()]
+    elif tensor.layout is torch.sparse_csr:
+        indices = [tensor.crow_indices(), tensor.col_indices()]
+    else:
+        indices = [tensor.ccol_indices(), tensor.row_indices()]
+    parts = [*(part.to(torch.int64) for part in indices), tensor.values()]
+    return torch.cat([part.cpu().contiguous().reshape(-1).view(torch.uint8) for part in parts])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..levels import IN_MODULE
+from ..names import IN_MODULE
 from ..wording import AND_THEN, explained
 from .model import Break, Guard, ProgramLine
 

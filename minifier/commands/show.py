@@ -22,8 +22,8 @@ from ...dumps.commands.show_node import show_node
 from ...dumps.commands.show_rows import RowOptions, chosen_names, node_json, show_rows
 from ...dumps.graph_folder import PROGRAM_FILE
 from ...dumps.kernels import WHOLE
+from ...dumps.names import OutputRole, inputs_of, outputs_of
 from ...dumps.output import emit, say
-from ...dumps.roles import OutputRole, inputs_of, outputs_of
 from ...dumps.sidecar import NodeRow, Table, dims_text
 from ...dumps.store import CodeFile, SavedGraph, resolve_graph
 from ...dumps.tables import Column, on_terminal, one_line, painted, render, visible

@@ -19,7 +19,7 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...dumps.torchside.history import Base, bases_of, computed
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...toolkit import torch_private as t
 from ...toolkit.cutting.atoms import is_symbolic
 from ...toolkit.live.case import Live

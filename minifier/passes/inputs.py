@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph
 from . import Pass

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import fx
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...toolkit.cutting.atoms import is_symbolic, target_name
 from ...toolkit.cutting.subgraph import candidate_spec
 from ...toolkit.live.case import Live

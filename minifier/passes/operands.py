@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from torch import fx
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...toolkit.cutting.atoms import bound_by, is_symbolic, target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import attribute, copy_graph

@@ -22,7 +22,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...toolkit.cutting.atoms import COMPUTE, is_symbolic, target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.gpu_only import is_tied

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from ...dumps.schema import Ambient
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...toolkit.cutting.atoms import is_symbolic, symbols_in, target_name
 from ...toolkit.live.case import Live
 from ...toolkit.live.eager import copy_graph

@@ -21,8 +21,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bindings
 
 from ...dumps.schema import GraphBody, GraphRecord
-from ...dumps.torchside.node_meta import fake_of
-from ...dumps.torchside.symbols import Symbols, SymbolWriter
+from ...dumps.torchside.live_values import Symbols
+from ...dumps.torchside.values import SymbolWriter, fake_of
 from ...toolkit import torch_private as t
 from ...toolkit.cutting.atoms import SYMBOLIC, bound_by, is_symbolic, symbols_in
 from ...toolkit.cutting.subgraph import candidate_spec
@@ -108,7 +108,7 @@ def _as_recorded(gm: fx.GraphModule) -> ShapeEnv:
 
 
 def _writer(fakes: list[Any]) -> SymbolWriter:
-    writer = SymbolWriter()
+    writer = SymbolWriter({})
     for fake in fakes:
         writer.adopt(getattr(getattr(fake, "fake_mode", None), "shape_env", None))
     return writer

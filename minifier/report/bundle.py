@@ -41,10 +41,9 @@ from ...dumps.pack.making import secrets_of, texts_of
 from ...dumps.pack.records import Texts
 from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
-from ...dumps.program.entering import CHECKED_BY, RUNG
+from ...dumps.program.entering import CHECKED_BY, RUNG, plain_change
 from ...dumps.program.module import program
 from ...dumps.program.repro import flaky_sentence
-from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
 from ...dumps.reading import read_bytes, stored
 from ...dumps.schema import GraphRecord
@@ -63,7 +62,7 @@ from .. import casefile
 from ..casefile import NAME
 from . import custom_ops, environment, issue
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search
-from .verify import earliest, first_layer
+from .verify import first_layer
 
 MAX_TENSOR_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -271,8 +270,9 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = CHECKED_BY if case.checked else script.entry, script.way
     report.shown, report.times = chosen.runs.shown, len(chosen.runs.trials)
-    report.first_layer = first_layer(chosen.layers, case.rung) if chosen.layers or not case.facts.grad else ""
-    report.verdict = report.verdict.in_layer(backend_layer(earliest(chosen.layers)))
+    earliest, layer = first_layer(chosen.layers, case.rung)
+    report.first_layer = layer if chosen.layers or not case.facts.grad else ""
+    report.verdict = report.verdict.in_layer(backend_layer(earliest))
     if case.imports:
         report.notes.append(f"repro.py imports {', '.join(case.modules)}, which has to be attached to the issue")
     report.notes += [script.sizing.sentence().rstrip(".")] if script.sizing is not None and script.sizing.marks else []

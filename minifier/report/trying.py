@@ -39,10 +39,19 @@ from ...dumps.hints import numbers
 from ...dumps.pack.redact import Redactor
 from ...dumps.program import repro
 from ...dumps.program.case import Off, Registered, ReproFacts
-from ...dumps.program.entering import CHECKED_BY, ENTERS, RUNG, Entry, Stand, entries_of, stands_for
+from ...dumps.program.entering import (
+    CHECKED_BY,
+    ENTERS,
+    RUNG,
+    Entry,
+    Stand,
+    entries_of,
+    plain_change,
+    sources,
+    stands_for,
+)
 from ...dumps.program.inputs import Way
 from ...dumps.program.repro import MOST_LINES, Script, Sizing, script_of
-from ...dumps.program.settings import plain_change, sources
 from ...dumps.program.text import CannotExpressError
 from ...dumps.relocate import relocated
 from ...dumps.schema import TensorValue

@@ -5,7 +5,7 @@ Also: a repro under the user's own torch: which torch a Python has, what the pro
 was built again.
 
 >>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
-'inductor (eager, aot_eager and aot_eager_decomp_partition pass)'
+('', 'inductor (eager, aot_eager and aot_eager_decomp_partition pass)')
 """
 
 from __future__ import annotations
@@ -109,19 +109,13 @@ def probe(program: Path, **how: Any) -> dict[str, int]:
     return answer_of(sys.executable, _PROBE, str(program.resolve()), *BACKENDS, **how)[0] or {}
 
 
-def earliest(codes: Mapping[str, int]) -> str:
-    """The first stock backend that fails before Inductor comes in; empty for none."""
-    return next((backend for backend in BACKENDS if codes.get(backend) == BUG), "")
-
-
-def first_layer(codes: Mapping[str, int], rung: str) -> str:
-    """The first failing layer in words."""
-    if failing := earliest(codes):
-        return f"{failing} (so Inductor's code generation is not needed for the failure)"
+def first_layer(codes: Mapping[str, int], rung: str) -> tuple[str, str]:
+    """The first stock backend that fails before Inductor comes in, empty for none; and the first failing layer in
+    words."""
+    if failing := next((backend for backend in BACKENDS if codes.get(backend) == BUG), ""):
+        return failing, f"{failing} (so Inductor's code generation is not needed for the failure)"
     passing = [backend for backend in BACKENDS if codes.get(backend) == GONE]
-    if not passing:
-        return rung
-    return f"{rung} ({joined(passing)} pass{'es' if len(passing) == 1 else ''})"
+    return "", f"{rung} ({joined(passing)} pass{'es' if len(passing) == 1 else ''})" if passing else rung
 
 
 TIMES = 3

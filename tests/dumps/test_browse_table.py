@@ -17,7 +17,7 @@ from graphdbg.dumps.browse.search import find_place
 from graphdbg.dumps.browse.table import GraphView, ReplayedValue, formula_of, strided, tensors, users_of
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
-from graphdbg.dumps.levels import Level, levels
+from graphdbg.dumps.names import Level, levels
 from graphdbg.dumps.schema import NodeRecord
 from graphdbg.dumps.store import SavedGraph
 

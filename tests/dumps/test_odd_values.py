@@ -13,8 +13,8 @@ import graphdbg
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, RefusedError, UnreadableError
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, OpaqueValue, SymbolRecord, TensorValue
-from graphdbg.dumps.torchside import storages, values
-from graphdbg.dumps.torchside.symbols import Symbols
+from graphdbg.dumps.torchside import live_values, values
+from graphdbg.dumps.torchside.live_values import Symbols
 from graphdbg.toolkit.capture import inference_graph
 
 
@@ -46,7 +46,7 @@ def test_bytes_that_make_no_sparse_tensor_are_refused() -> None:
     far = torch.tensor([7, 7]).view(torch.uint8)
     for wrong in (torch.zeros(5, dtype=torch.uint8), torch.cat([far, torch.zeros(4, dtype=torch.uint8)])):
         with pytest.raises(UnreadableError):
-            storages.unpacked(wrong.untyped_storage(), value, torch.float32, "case")
+            live_values.unpacked(wrong.untyped_storage(), value, torch.float32, "case")
 
 
 def test_a_quantised_input_is_loaded_and_refused_where_it_would_be_traced(tmp_path: Path) -> None:

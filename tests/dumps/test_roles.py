@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.roles import OutputRole, inputs_of, kind_of, outputs_of
+from graphdbg.dumps.names import OutputRole, inputs_of, kind_of, outputs_of
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, NodeRecord
 
 

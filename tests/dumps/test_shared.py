@@ -11,9 +11,8 @@ from graphdbg.dumps import kernels, opening, reading, sidecar
 from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.graph_folder import GraphText, encode
 from graphdbg.dumps.schema import FORMAT, GraphRecord, NodeRecord, RunRecord
-from graphdbg.dumps.shared import SharedFiles
 from graphdbg.dumps.store import open_run
-from graphdbg.dumps.writer import RunWriter
+from graphdbg.dumps.writer import RunWriter, SharedFiles
 
 from .graphs import chain as graph_record
 

@@ -25,7 +25,7 @@ from graphdbg.dumps import inert, live
 from graphdbg.dumps.errors import GraphdbgError, UnreadableError
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.dumps.store import load_graph
-from graphdbg.dumps.torchside import node_meta
+from graphdbg.dumps.torchside import encode
 from graphdbg.dumps.validate import check_graph
 from graphdbg.toolkit import torch_private as t
 from graphdbg.toolkit.compile_fx.entering import compile_ahead_of_time, enter
@@ -233,7 +233,7 @@ def marked(payload: Payload) -> Payload:
     in the source of a `backend`, without one in the live graph."""
     switched_off(payload)
     form = full(load_graph(payload["case"]).record)
-    keys = node_meta.KEPT - NOT_MARKED
+    keys = encode.KEPT - NOT_MARKED
     result = places(form) + nested(("graph", "nodes", -2, "meta"), keys) + nested(("graph", "meta"), keys)
     result = [item for item in result if not NOT_MARKED & set(map(str, item.path)) and "args(output)" not in item.kind]
     result = [

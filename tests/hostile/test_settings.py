@@ -31,7 +31,7 @@ from graphdbg.dumps.permitted import (
     refusal,
     refused_by_name,
 )
-from graphdbg.dumps.program.settings import config_lines
+from graphdbg.dumps.program.entering import config_lines
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.validate import check_graph
 from graphdbg.toolkit import torch_private

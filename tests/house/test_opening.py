@@ -35,7 +35,7 @@ OTHERS: dict[str, str] = {
     "dumps.wording": "what this process wrote beside what it unpacked",
     "dumps.pack.page": "generated code; the style and script of the package",
     "dumps.process": "/proc",
-    "dumps.shared": "what this process writes",
+    "dumps.writer": "what this process writes",
     "dumps.store": "a text that `kernels.split` cut out",
     "dumps.temporary": "the locks of its own folders",
     "minifier.executors.elsewhere": "files that this process made, and those that it was sent",

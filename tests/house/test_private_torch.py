@@ -26,7 +26,7 @@ TEXTS: dict[str, str] = {
     "dumps.program.function": "text of a program",
     "dumps.program.module": "text of a program",
     "dumps.program.text": "text of a program",
-    "dumps.program.settings": "text of a program",
+    "dumps.program.entering": "text of a program",
     "dumps.allowlist": "functions that a saved graph may call, by name",
     "dumps.torchside.targets": "modules of functions that a saved graph calls; "
     "functions that a saved graph calls, by name",

@@ -13,7 +13,7 @@ import pytest
 
 import graphdbg
 from graphdbg import cli
-from graphdbg.dumps import graph_folder, kernels, manual, process, shared, sidecar, sources, trust
+from graphdbg.dumps import graph_folder, kernels, manual, process, sidecar, sources, trust
 from graphdbg.minifier import casefile, events, steering
 from graphdbg.minifier.report import as_test, issue
 
@@ -35,7 +35,7 @@ FILES = (
     kernels.WHOLE,
     process.FILE,
     process.EXIT_FILE,
-    shared.LIST_FILE,
+    graph_folder.LIST_FILE,
     sidecar.TABLE,
     sources.LIST,
     trust.MARK,

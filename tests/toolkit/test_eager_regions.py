@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.live import entries
 from graphdbg.toolkit.live.eager import GraphRunError, run_graph
-from graphdbg.toolkit.live.write_order import Reversed
+from graphdbg.toolkit.live.execution import Reversed
 
 SINGLE_USE = "inline_single_use_invoke_subgraph"
 

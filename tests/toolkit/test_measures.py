@@ -15,18 +15,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.toolkit.commands.replay import replay as command
-from graphdbg.toolkit.numerics.comparison import compare
-from graphdbg.toolkit.numerics.measures import (
-    FAR,
-    TOLERANCE,
-    distance,
-    output_lengths,
-    relative_rmse,
-    rounding_bound,
-    tolerance,
-    ulp_distance,
-)
+from graphdbg.toolkit.judging.comparing import output_lengths
+from graphdbg.toolkit.numerics.comparison import FAR, compare, distance, relative_rmse, ulp_distance
 from graphdbg.toolkit.numerics.statistics import Streamed, node_statistics
+from graphdbg.toolkit.numerics.tolerance import TOLERANCE, rounding_bound, tolerance
 from graphdbg.toolkit.replaying.node_stats import table
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]

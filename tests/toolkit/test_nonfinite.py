@@ -9,8 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.toolkit.judging.baseline import NoReference, reference
 from graphdbg.toolkit.judging.comparing import ALLOWANCE, noise
 from graphdbg.toolkit.live.eager import run_graph
-from graphdbg.toolkit.numerics.comparison import compare
-from graphdbg.toolkit.numerics.measures import Noise
+from graphdbg.toolkit.numerics.comparison import Noise, compare
 
 NAN, INF = float("nan"), float("inf")
 

@@ -11,6 +11,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.judging.baseline import NoReference, reference, widen_graph
+from graphdbg.toolkit.judging.comparing import output_grains
 from graphdbg.toolkit.live.eager import (
     GraphRunError,
     clone_inputs,
@@ -20,8 +21,7 @@ from graphdbg.toolkit.live.eager import (
     run_graph,
 )
 from graphdbg.toolkit.live.execution import execute
-from graphdbg.toolkit.numerics.comparison import compare, output_errors
-from graphdbg.toolkit.numerics.measures import Noise, output_grains
+from graphdbg.toolkit.numerics.comparison import Noise, compare, output_errors
 from graphdbg.toolkit.program import comparing
 
 

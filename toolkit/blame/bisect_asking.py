@@ -143,7 +143,7 @@ class Parts(msgspec.Struct):
 def parts(payload: dict[str, Any]) -> dict[str, Any]:
     """Runs in a child: returns the Parts for the recorded settings, as plain values."""
     from ...dumps.permitted import of_the_process
-    from ...dumps.program.settings import SET_BY_TORCH
+    from ...dumps.program.entering import SET_BY_TORCH
     from . import switching
 
     config = payload["config"]

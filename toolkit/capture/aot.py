@@ -29,8 +29,8 @@ from torch import fx
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from ...dumps.errors import NoGraphError
+from ...dumps.names import kind_of
 from ...dumps.output import say
-from ...dumps.roles import kind_of
 from ...dumps.schema import InputRecord
 from .. import torch_private as t
 from ..live.roles import of_aot

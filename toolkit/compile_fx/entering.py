@@ -27,7 +27,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import BadValueError, CannotCompileError, OptionsExcludeError, UnknownWordError
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.wording import counted, listed
 from .. import torch_private as t
 from ..live import entries

@@ -22,8 +22,7 @@ from torch import fx
 from torch.fx.graph import CodeGen
 from torch.fx.node import map_aggregate
 
-from ...dumps.torchside.node_meta import fake_of
-from ...dumps.torchside.values import storage_key
+from ...dumps.torchside.values import fake_of, storage_key
 from .. import torch_private as t
 from ..live.eager import copy_graph
 

@@ -25,7 +25,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ..live.case import reshapes
 from ..live.values import Held, Values, leaves, opaque
 

@@ -22,7 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.torchside import torch_private as t
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.torchside.wrappers import is_wrapper, parts, type_name
 from ..live.eager import clone_inputs, is_random
 from ..live.execution import leaves

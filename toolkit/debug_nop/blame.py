@@ -20,8 +20,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from ...dumps.torchside.node_meta import fake_of
-from ...dumps.torchside.values import storage_key
+from ...dumps.torchside.values import fake_of, storage_key
 from ...dumps.walk import user_frame
 from ...dumps.wording import counted, raised_line
 from .. import torch_private as t

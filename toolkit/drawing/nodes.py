@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...dumps.browse.near import distances
 from ...dumps.errors import NoSuchNodeError
-from ...dumps.levels import Level, Path, common
+from ...dumps.names import Level, Path, common
 from ...dumps.short import shorten
 from ...dumps.wording import counted
 from . import LARGE

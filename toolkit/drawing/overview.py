@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...dumps.levels import Path, common
+from ...dumps.names import Path, common
 from ...dumps.short import shorten
 from ...dumps.wording import counted
 from .dot import WEIGHT, Box, Edge, View, heaviest

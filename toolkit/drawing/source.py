@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ...dumps.arguments import KINDS
 from ...dumps.browse.partner import JOINT
-from ...dumps.levels import Path, common, frames_of, input_source, levels
+from ...dumps.names import Path, common, frames_of, input_source, levels
 from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from ...dumps.short import DTYPES, base_name, shorten
 from ...dumps.sidecar import Table, build

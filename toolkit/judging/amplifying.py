@@ -18,8 +18,7 @@ import torch
 from torch import fx
 
 from ..live.execution import tensors_in
-from ..numerics.comparison import all_finite
-from ..numerics.measures import is_float, rms
+from ..numerics.comparison import all_finite, is_float, rms
 from .baseline import NoReference, reference
 from .comparing import Run, eps_of_nodes, perturbed
 

@@ -25,11 +25,17 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.torchside.wrappers import whole
 from ...dumps.wording import error_line
 from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawing, is_random, run_graph
 from ..live.execution import Execution
+from ..numerics.comparison import ROUNDING, Difference, all_finite, is_float, rms
+from ..numerics.tolerance import tolerance
+
+Run = Callable[..., list[Any]]
+"""Executes a graph on a list of inputs; where a hook is given, it is called with each node's value (see
+`run_graph`)."""
 
 WIDE = {
     torch.float16: torch.float64,
@@ -71,7 +77,7 @@ def reference(
     afterwards, so one seed gives one set of random numbers. A node without a meaning or a kernel in float64 gives
     NoReference with its name, never a wrong reference.
 
-    `rounded`: nodes whose first argument is rounded to a dtype all the same (see `comparing.left_out`).
+    `rounded`: nodes whose first argument is rounded to a dtype all the same (see `left_out`).
     """
     default = torch.get_default_dtype()
     try:
@@ -272,3 +278,74 @@ def _bare(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach()
     return [_bare(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+CLEARLY = 2.0
+"""How many times nearer a result must be to one float64 run than to the other."""
+FACTOR = 4.0
+
+_METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
+_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype"})
+
+
+def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
+    """Name of a cast to a wider dtype -> the narrow dtype to which its argument was cast just before."""
+    trips: dict[str, torch.dtype] = {}
+    for node in gm.graph.nodes:
+        if not _is_cast(node) or not _is_cast(node.args[0]):
+            continue
+        dtypes = [_dtype_of(cast) for cast in (node.args[0], node.args[0].args[0], node)]
+        floats = [dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point]
+        between, *others = [torch.finfo(dtype).eps for dtype in floats] or [0.0]
+        if len(floats) == 3 and between > max(others):
+            trips[node.name] = floats[0]
+    return trips
+
+
+def left_out(
+    gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
+) -> Difference | None:
+    """The first output for which the rung skips a rounding of the program: `x.half().float()` on a float32 rounds in
+    eager; Inductor drops such pairs of casts unless `emulate_precision_casts` is set. `plain`: the float64 results
+    without that rounding.
+
+    The compiled result is then nearer to float64 than eager's, so an error relative to float64 does not show it. Two
+    float64 runs do, one without any rounding and one that rounds in each such pair: where they differ by more than
+    rounding explains, eager agrees with the second and the rung with the first. Only pairs of casts that the program
+    itself wrote count, not those that a decomposition of a half-precision op adds.
+    """
+    trips = round_trips(gm)
+    if not trips:
+        return None
+    rounded = reference(gm, inputs, run, trips)
+    if isinstance(rounded, NoReference):
+        return None
+    names = " and ".join(sorted({str(dtype).removeprefix("torch.") for dtype in trips.values()}))
+    for index, (without, with_it, want, have) in enumerate(zip(plain, rounded, eager, got, strict=False)):
+        if not all(is_float(tensor) for tensor in (without, with_it, want, have)) or want.shape != have.shape:
+            continue
+        plain_run, rounded_run, *both = all_finite(without, with_it, want, have)
+        size = float(rms(plain_run)) or 1.0
+        apart = (float(rms(value - run)) / size for value in both for run in (plain_run, rounded_run))
+        eager_without, eager_with, rung_without, rung_with = apart
+        clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
+        if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
+            near = rung_without <= FACTOR * eager_with + tolerance(want.dtype)
+            how = "left out" if near else "not as in eager"
+            text = (
+                f"the rounding through {names} is {how}: relative error {rung_with:.2g} to float64 with it, "
+                f"{rung_without:.2g} without (eager's own: {eager_with:.2g} with it)"
+            )
+            return Difference("accuracy", index, ROUNDING, rung_with, text)
+    return None
+
+
+def _is_cast(node: Any) -> bool:
+    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    if node.op == "call_method":
+        return node.target in _METHODS
+    if node.op != "call_function" or str(node.target) not in _CASTS:
+        return False
+    made_by = str(node.meta.get("original_aten", node.meta.get("graphdbg_original_aten", node.target)))
+    return made_by in _CASTS

@@ -7,7 +7,7 @@ rung.
 
 For example:
 
-    comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
+    comparing = Comparing(gm, returned(gm), inputs, spec, CHECKS["auto"], set(), [], run)
     comparing.difference(truth, eager, got, wanted, seen, None)
 """
 
@@ -21,47 +21,41 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.allowlist import words
 from ...dumps.names import of_module
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ..debug_nop.plan import is_view
 from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
-from ..live.execution import Attributes, Execution, held, returned, same_bits, tensors_in
+from ..live.execution import PACKED, Attributes, Execution, held, leaves, same_bits, tensors_in
 from ..live.spec import FULL_STAGES, ReplaySpec
-from ..numerics.comparison import STRIDE, all_finite, compare, significant_strides
-from ..numerics.measures import (
-    LAMBDA,
-    NORMALISING,
+from ..numerics.comparison import (
+    PACKED_EPS,
     QUIET,
     ROUNDING,
+    STRIDE,
     Difference,
     Noise,
-    base_name,
     classes,
+    compare,
     is_float,
-    number,
-    output_grains,
-    output_lengths,
     rms,
-    shapes_of,
-    terms,
-    tolerance,
+    significant_strides,
     wide,
 )
+from ..numerics.tolerance import LAMBDA
 from ..verdicts.verdict_words import AS_TRACED
-from .baseline import NoReference, reference
-
-Run = Callable[..., list[Any]]
-"""Executes a graph on a list of inputs; where a hook is given, it is called with each node's value (see
-`run_graph`)."""
+from .baseline import NoReference, Run, left_out, reference
 
 
 @dataclass
 class Comparing:
-    """One comparison. `left_out`: places of results that cannot be compared; `before`: the inputs and the graph's
-    tensors before a run; `changed`: places in it that eager writes to; `run`: runs another form of the graph in eager
-    and returns its results; `lowered`: place -> output as AOTAutograd traced it."""
+    """One comparison. `nodes`: the results as nodes, numbers and None; `left_out`: places of results that cannot be
+    compared; `before`: the inputs and the graph's tensors before a run; `changed`: places in it that eager writes to;
+    `run`: runs another form of the graph in eager and returns its results; `lowered`: place -> output as AOTAutograd
+    traced it."""
 
     gm: fx.GraphModule
+    nodes: Sequence[Any]
     inputs: Sequence[Any]
     spec: ReplaySpec
     compared: tuple[str, ...]
@@ -118,7 +112,7 @@ class Comparing:
     def _writes_back(self, output: int, place: int) -> bool:
         """Whether a functionalised graph writes into that input what the output is, or is a view of: to the program it
         is a view of the input."""
-        node, given = returned(self.gm)[output], list(self.gm.graph.find_nodes(op="placeholder"))[place]
+        node, given = self.nodes[output], list(self.gm.graph.find_nodes(op="placeholder"))[place]
         while isinstance(node, fx.Node) and is_view(node):
             node = node.args[0]
         copies = self.gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
@@ -172,7 +166,7 @@ class Comparing:
         alone is compared, none is."""
         if self.compared == ("metadata",):
             return set(self._visible())
-        traced = [_traced(node) for node in returned(self.gm)]
+        traced = [_traced(node) for node in self.nodes]
         others = {at for at in self._visible() if at >= len(seen) or not _as_traced(traced[at], seen[at])}
         lowered = self.lowered() if others else {}
         return {at for at in others if at not in lowered or not _as_traced(lowered[at], seen[at])}
@@ -209,13 +203,13 @@ class Comparing:
         chance."""
         if self.spec.stage.endswith("backward"):
             return 0
-        count = len(returned(self.gm))
+        count = len(self.nodes)
         return int(self.spec.compile_kwargs.get("num_fwd_outputs", count)) if self.spec.training_joint else count
 
     def _visible(self) -> range | list[int]:
         """Places of the outputs that the user sees."""
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
-            return range(len(returned(self.gm)))
+            return range(len(self.nodes))
         return list(self.gm.graph.output_node().meta.get("user_visible_output_idxs", ()))
 
 
@@ -234,78 +228,6 @@ def _as_traced(traced: Any, value: Any) -> bool:
 
 NOTHING = 16 * torch.finfo(torch.float32).eps
 """A gradient smaller than the largest one by this factor counts as what cancellation left of equally large terms."""
-CLEARLY = 2.0
-"""How many times nearer a result must be to one float64 run than to the other."""
-FACTOR = 4.0
-
-_METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
-_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype"})
-
-
-def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
-    """Name of a cast to a wider dtype -> the narrow dtype to which its argument was cast just before."""
-    trips: dict[str, torch.dtype] = {}
-    for node in gm.graph.nodes:
-        if not _is_cast(node) or not _is_cast(node.args[0]):
-            continue
-        before, between, after = (_dtype(cast) for cast in (node.args[0].args[0], node.args[0], node))
-        if before and between and after and torch.finfo(between).eps > max(torch.finfo(d).eps for d in (before, after)):
-            trips[node.name] = between
-    return trips
-
-
-def left_out(
-    gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
-) -> Difference | None:
-    """The first output for which the rung skips a rounding of the program: `x.half().float()` on a float32 rounds in
-    eager; Inductor drops such pairs of casts unless `emulate_precision_casts` is set. `plain`: the float64 results
-    without that rounding.
-
-    The compiled result is then nearer to float64 than eager's, so an error relative to float64 does not show it. Two
-    float64 runs do, one without any rounding and one that rounds in each such pair: where they differ by more than
-    rounding explains, eager agrees with the second and the rung with the first. Only pairs of casts that the program
-    itself wrote count, not those that a decomposition of a half-precision op adds.
-    """
-    trips = round_trips(gm)
-    if not trips:
-        return None
-    rounded = reference(gm, inputs, run, trips)
-    if isinstance(rounded, NoReference):
-        return None
-    names = " and ".join(sorted({str(dtype).removeprefix("torch.") for dtype in trips.values()}))
-    for index, (without, with_it, want, have) in enumerate(zip(plain, rounded, eager, got, strict=False)):
-        if not all(is_float(tensor) for tensor in (without, with_it, want, have)) or want.shape != have.shape:
-            continue
-        plain_run, rounded_run, *both = all_finite(without, with_it, want, have)
-        size = float(rms(plain_run)) or 1.0
-        apart = (float(rms(value - run)) / size for value in both for run in (plain_run, rounded_run))
-        eager_without, eager_with, rung_without, rung_with = apart
-        clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
-        if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
-            near = rung_without <= FACTOR * eager_with + tolerance(want.dtype)
-            how = "left out" if near else "not as in eager"
-            text = (
-                f"the rounding through {names} is {how}: relative error {rung_with:.2g} to float64 with it, "
-                f"{rung_without:.2g} without (eager's own: {eager_with:.2g} with it)"
-            )
-            return Difference("accuracy", index, ROUNDING, rung_with, text)
-    return None
-
-
-def _is_cast(node: Any) -> bool:
-    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
-        return False
-    if node.op == "call_method":
-        return node.target in _METHODS
-    if node.op != "call_function" or str(node.target) not in _CASTS:
-        return False
-    made_by = str(node.meta.get("original_aten", node.meta.get("graphdbg_original_aten", node.target)))
-    return made_by in _CASTS
-
-
-def _dtype(node: Any) -> torch.dtype | None:
-    value = _traced(node)
-    return value.dtype if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else None
 
 
 SAMPLES = 3
@@ -396,14 +318,11 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
             eps[node.name] = tuple(_eps(tensor, given, cut) for tensor in tensors)
         return value
 
-    attributes = Attributes(gm)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Attributes(gm):
             run_graph(gm, clone_inputs(inputs), hook=look)
     except (GraphRunError, RuntimeError):
         return {}
-    finally:
-        attributes.restore()
     return eps
 
 
@@ -477,3 +396,116 @@ def _changed(exact: Any, perturbed: Any) -> int:
     if exact.is_floating_point() or exact.is_complex():
         exact, perturbed = classes(exact), classes(perturbed)
     return int((exact != perturbed).sum())
+
+
+_CUMULATIVE = frozenset({"cumsum", "cumprod", "logcumsumexp"})
+
+_REDUCING = _CUMULATIVE | frozenset({
+    "sum", "mean", "var", "std", "var_mean", "std_mean", "prod", "logsumexp", "norm", "linalg_vector_norm", "nansum",
+    "nanmean", "trace",
+})  # fmt: skip
+
+NORMALISING = words("""
+    softmax _softmax log_softmax _log_softmax native_layer_norm layer_norm native_group_norm
+    _native_batch_norm_legit native_batch_norm batch_norm group_norm instance_norm rms_norm
+    _softmax_backward_data _log_softmax_backward_data native_layer_norm_backward""")
+
+_PRODUCT = words("""
+    mm bmm matmul linear addmm baddbmm addmv mv dot vdot einsum _addmm_activation""")
+
+_CONVOLUTION = words("""
+    convolution conv1d conv2d conv3d _convolution convolution_backward conv_transpose2d""")
+
+
+def reduction_length(node: fx.Node) -> int:
+    """How many terms are reduced into one element of a node's value: 1 where nothing is reduced, or the length is
+    unknown."""
+    name = base_name(node)
+    shapes = [shape for arg in node.all_input_nodes for shape in shapes_of(arg)]
+    if not shapes:
+        return 1
+    if name in _PRODUCT:
+        return _inner(node, name)
+    if name in _CONVOLUTION:
+        return max((_product(shape[1:]) for shape in shapes if len(shape) > 2), default=1)
+    if "scaled_dot_product" in name:
+        return max((max(shape[-2:]) for shape in shapes if len(shape) >= 2), default=1)
+    if name in NORMALISING or name in _CUMULATIVE:
+        return max(max(shape, default=1) for shape in shapes)
+    if name not in _REDUCING:
+        return 1
+    out = max((_product(shape) for shape in shapes_of(node)), default=1)
+    return max(1, max(map(_product, shapes)) // max(1, out))
+
+
+def terms(node: fx.Node) -> int:
+    """How many terms a sum, a mean or the like adds up for one element; 1 for any other operation."""
+    return reduction_length(node) if base_name(node) in _REDUCING else 1
+
+
+def output_lengths(gm: fx.GraphModule) -> list[int]:
+    """For each flat output, the longest reduction among its ancestors."""
+    return _on_the_way(gm, lambda node: reduction_length(node) if node.op in ("call_function", "call_method") else 1, 1)
+
+
+def output_grains(gm: fx.GraphModule) -> list[float]:
+    """For each flat output, the largest eps among the floating-point values that it is computed from; 0 where nothing
+    is known.
+
+    A float32 result behind a region in bfloat16 is as good as bfloat16.
+    """
+    return _on_the_way(gm, lambda node: 0.0 if node.op in ("placeholder", "get_attr") else _grain(node), 0.0)
+
+
+def _on_the_way(gm: fx.GraphModule, own: Callable[[fx.Node], Any], least: Any) -> list[Any]:
+    """For each flat output, the largest value of `own` among its ancestors; `least` where nothing is known."""
+    largest: dict[str, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            return [largest.get(getattr(leaf, "name", ""), least) for leaf in leaves(node.args[0])]
+        largest[node.name] = max([own(node), *(largest.get(arg.name, least) for arg in node.all_input_nodes)])
+    return []
+
+
+def _grain(node: fx.Node) -> float:
+    dtypes = [tensor.dtype for tensor in _tensors(node) if tensor.is_floating_point() or tensor.is_complex()]
+    return max((PACKED_EPS if dtype == PACKED else torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
+
+
+def _inner(node: fx.Node, name: str) -> int:
+    """The inner dimension of a product: the last dimension of the first factor."""
+    factors = [shape for arg in node.args if isinstance(arg, fx.Node) for shape in shapes_of(arg)]
+    if name in ("addmm", "baddbmm", "addmv", "_addmm_activation"):
+        factors = factors[1:]
+    return max(1, factors[0][-1]) if factors and factors[0] else 1
+
+
+def base_name(node: fx.Node) -> str:
+    """The name of the operation without namespace and overload."""
+    if node.op == "call_method":
+        return str(node.target)
+    name = getattr(node.target, "__name__", str(node.target))
+    return name.partition(".")[0]
+
+
+def shapes_of(node: fx.Node) -> list[tuple[int, ...]]:
+    """The shapes of a node's results, with symbolic sizes at their hints."""
+    return [tuple(number(size) for size in tensor.shape) for tensor in _tensors(node)]
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    value = _traced(node)
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def number(size: Any) -> int:
+    """A size as a number, a symbolic one at its hint; 1 where it has none."""
+    if isinstance(size, int):
+        return size
+    hint = getattr(size.node, "hint", None)  # int(size) would guard on it
+    return hint if isinstance(hint, int) else 1
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    return math.prod(max(1, size) for size in sizes)

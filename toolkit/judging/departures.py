@@ -21,10 +21,9 @@ import torch
 from torch import fx
 
 from ..live.eager import clone_inputs, run_graph
-from ..numerics.comparison import compare
-from ..numerics.measures import Noise, is_float, reduction_length
+from ..numerics.comparison import Noise, compare, is_float
 from .baseline import NoReference, reference
-from .comparing import ALLOWANCE, eps_of_nodes, perturbed
+from .comparing import ALLOWANCE, eps_of_nodes, perturbed, reduction_length
 
 SAMPLES = 3
 CHECK = ("nan", "accuracy")

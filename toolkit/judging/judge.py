@@ -49,11 +49,12 @@ from ..live.entries import patterns_without_device, shared_fakes
 from ..live.execution import (
     Attributes,
     Execution,
+    Reversed,
     changed_inputs,
     device_lost,
-    execute,
     identical,
     is_unused_state,
+    may_write_twice,
     result_names,
     returned,
     same_bits,
@@ -61,10 +62,8 @@ from ..live.execution import (
     tensors_in,
 )
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
-from ..live.write_order import Reversed, may_write_twice
-from ..numerics.comparison import FACTOR, compare, output_errors
+from ..numerics.comparison import FACTOR, ROUNDING, SIGNED_ZERO, Difference, compare, output_errors
 from ..numerics.comparison import NO_REFERENCE as WITHOUT
-from ..numerics.measures import ROUNDING, SIGNED_ZERO, Difference
 from ..rungs import CannotRun, Rung
 from ..rungs import rung as rung_named
 from ..verdicts.mismatches import MetadataMismatch
@@ -155,6 +154,7 @@ class _Judgement:
     def __post_init__(self) -> None:
         self.gm, self.inputs, self.spec = self.case.gm, self.case.inputs, self.case.spec
         self.attributes = Attributes(self.gm)
+        self.nodes = returned(self.gm)
         self.left_out: set[int] = set()
         self.changed: list[int] = []
         self.computed = False
@@ -207,7 +207,16 @@ class _Judgement:
             self._enter("compare")
         before, lowered = self._before(), self.case.lowered
         comparing = Comparing(
-            self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly, before, lowered
+            self.gm,
+            self.nodes,
+            self.inputs,
+            self.spec,
+            self.compared,
+            self.left_out,
+            changed,
+            self._eagerly,
+            before,
+            lowered,
         )
         difference = comparing.difference(truth, eager, got, wanted, seen, repeated if random else None)
         names = self._names(eager)
@@ -282,14 +291,8 @@ class _Judgement:
 
     def _execute(self, run: Any, inputs: list[Any] | None = None, gm: fx.GraphModule | None = None) -> Execution:
         """Executes `run` once. Default: on clones of the case's inputs, with the parameters of the case's graph."""
-        gm = gm or self.gm
-        parameters = [parameter for parameter in gm.parameters() if self.backward and parameter.requires_grad]
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
-        try:
-            ran = execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
-            return self.attributes.taken(ran, gm)
-        finally:
-            self.attributes.restore()
+        return self.attributes.execute(gm or self.gm, run, inputs, self.seed, self.backward)
 
     def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
         """Runs another form of the graph in eager and returns its results."""
@@ -333,7 +336,7 @@ class _Judgement:
     def _reads_nothing(self, place: int, poisoned: Any) -> bool:
         """Whether a result is purely uninitialised memory, as from `empty`: it shows the poison, the same in each run,
         and no other node shares the memory and may have written a part of it."""
-        node, alone = dict(enumerate(returned(self.gm))).get(place), True
+        node, alone = self.nodes[place] if place < len(self.nodes) else None, True
         while isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)):
             node = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else None
             alone = node is None or len(node.users) == 1
@@ -497,7 +500,8 @@ class _Judgement:
             text = f"{name}: {difference.text}" if name else difference.text
             kind, detail, size = difference.kind, difference.detail, difference.size
             outcome.signature = Signature(kind, "compare", detail=detail, size=size, raw=text, form=difference.form)
-            where = _output_at(self.gm, difference.output, name)
+            node = self.nodes[difference.output] if 0 <= difference.output < len(self.nodes) else None
+            where = _at(node, name) if isinstance(node, fx.Node) else Where(name=name) if name else None
             if detail == ROUNDING and not self.lean and "error" in self.compared:
                 where, text = self._amplified(where, text)
             reason = f"{text}; {convicts}" if (convicts := convicting(difference, known is not None)) else text
@@ -548,13 +552,6 @@ def _device_lost(error: Exception) -> str:
     same."""
     said = str(error).partition("\n")[0][:600]
     return f"eager itself fails, at {said}; nothing can run on the device after it, so the rung was not run"
-
-
-def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:
-    """Where a result comes from: its node, the user's line, the result's name; None where no single result is meant."""
-    nodes = returned(gm)
-    node = nodes[place] if 0 <= place < len(nodes) else None
-    return _at(node, name) if isinstance(node, fx.Node) else Where(name=name) if name else None
 
 
 def _at(node: fx.Node, name: str = "") -> Where:

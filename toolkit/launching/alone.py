@@ -30,8 +30,8 @@ import torch
 from ...dumps.errors import BadValueError, DeviceMissingError
 from ...dumps.wording import counted
 from ..isolation.child import mark
-from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR, compare
-from ..numerics.measures import Noise, relative_rmse, rms, tolerance, wide
+from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR, Noise, compare, relative_rmse, rms, wide
+from ..numerics.tolerance import tolerance
 from ..triton.emission import loaded
 from .asking import Against, Argument, Ceilings, JudgedLaunch, kind_of, measured, placed
 from .launches import Launch, Launches, TensorLayout, Written, open_launches

@@ -19,7 +19,8 @@ from torch import fx
 from ...dumps.names import of_module
 from ...dumps.torchside import wrappers
 from ...dumps.torchside.history import leaves_of
-from .eager import attribute
+from .. import torch_private as t
+from .eager import attribute, nodes_in
 
 
 class Execution(NamedTuple):
@@ -159,7 +160,8 @@ def identical(value: Any, other: Any) -> bool:
 
 
 class Attributes:
-    """Restores the constants, buffers and parameters of a graph that writes to them, between its runs."""
+    """Restores the constants, buffers and parameters of a graph that writes to them, between its runs; as a context,
+    after the block."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         every = [value for value in _held_tensors(gm) if value.layout == torch.strided and not value.is_quantized]
@@ -169,8 +171,27 @@ class Attributes:
         """The tensors of `gm` as they were at the start."""
         return [self._kept[id(value)][1] if id(value) in self._kept else value.detach() for _, value in held(gm)]
 
-    def taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
-        """Adds to a run of `gm` (this graph, or another form of it) what it left in the graph's tensors."""
+    def __enter__(self) -> Attributes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+
+    def execute(
+        self,
+        gm: fx.GraphModule,
+        run: Callable[[list[Any]], Sequence[Any]],
+        inputs: list[Any],
+        seed: int,
+        backward: bool,
+    ) -> Execution:
+        """Executes `run`, of `gm` (this graph, or another form of it), with gradients for its parameters; adds what it
+        left in the graph's tensors, and restores these."""
+        parameters = [parameter for parameter in gm.parameters() if backward and parameter.requires_grad]
+        with self:
+            return self._taken(execute(run, inputs, seed=seed, backward=backward, parameters=parameters), gm)
+
+    def _taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
         left = [(now, kept) for (_, now), kept in zip(held(gm), self.before(gm), strict=True)]
         written = [now for now, kept in left if not same_bits(now, kept)]
         inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
@@ -271,3 +292,68 @@ def _has_nan(value: Any) -> bool:
         return bool(torch.isnan(value.detach()).any())
     except RuntimeError:  # floats of 8 bits or less have no isnan
         return bool(torch.isnan(value.detach().to(torch.float32)).any())
+
+
+class Reversed(t.TorchDispatchMode):
+    """Within the block, operators that may put several values into one place (`index_put`, `scatter`, `index_copy`)
+    write their last value first, since torch leaves the order open; without repeated places nothing changes. Loops,
+    branches and flex attention run as usual.
+
+    >>> x, at, values = torch.zeros(2), torch.tensor([0, 1, 1]), torch.tensor([1.0, 2.0, 3.0])
+    >>> with Reversed():
+    ...     x.index_put((at,), values)
+    tensor([1., 2.])
+    """
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        packet, named = getattr(func, "overloadpacket", None), kwargs or {}
+        turned = packet and _TURNED.get(f"{packet.__name__.strip('_')}.{func._overloadname}")
+        if turned is not None:
+            given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | named
+            return func(**(given | turned(given)))
+        return func(*args, **named)
+
+
+def may_write_twice(gm: fx.GraphModule) -> bool:
+    """Whether a graph, or a graph inside it, calls one of these operators, under any of their names."""
+    return any(name in str(node.target) for node in nodes_in(gm) if node.op.startswith("call_") for name in _NAMES)
+
+
+def _along_dim(given: dict[str, Any]) -> dict[str, Any]:
+    """`scatter` and `index_copy`: index and source are flipped along the indexed dimension."""
+    source = "src" if "src" in given else "source"
+    index, values = given["index"], given[source]
+    if not index.dim() or not values.dim():
+        return {}
+    dim = given["dim"]
+    if source == "source":
+        return {"index": index.flip(0), source: values.flip(dim)}
+    part = values[tuple(slice(size) for size in index.shape)]
+    return {"index": index.flip(dim), source: part.flip(dim)}
+
+
+def _indexed(given: dict[str, Any]) -> dict[str, Any]:
+    """`index_put`: all indices and the values are flipped along each dimension that the indices have in common."""
+    there = [at for at, index in enumerate(given["indices"]) if index is not None]
+    given_indices = [given["indices"][at] for at in there]
+    if given.get("accumulate") or any(index.dtype in (torch.bool, torch.uint8) for index in given_indices):
+        return {}
+    first, *_ = indices = torch.broadcast_tensors(*given_indices)
+    dims, shape = list(range(first.dim())), given["self"].shape
+    rest = [size for dim, size in enumerate(shape) if dim not in there]
+    at = there[0] if there[-1] - there[0] + 1 == len(there) else 0
+    values = given["values"].expand(*rest[:at], *first.shape, *rest[at:]).flip([at + dim for dim in dims])
+    put = dict(zip(there, (index.flip(dims) for index in indices), strict=True))
+    return {"indices": [put.get(place) for place in range(len(given["indices"]))], "values": values}
+
+
+_TURNED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "scatter.src": _along_dim,
+    "index_copy.default": _along_dim,
+    "index_put.default": _indexed,
+    "unsafe_index_put.default": _indexed,
+    "index_put_impl.default": _indexed,
+}
+_NAMES = ("scatter", "index_copy", "index_put", "setitem")

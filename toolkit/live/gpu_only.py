@@ -23,8 +23,8 @@ import torch
 from torch import fx
 
 from ...dumps.allowlist import TRITON_CALLS
-from ...dumps.torchside.node_meta import fake_of
 from ...dumps.torchside.triton_kernels import name_of_kernel
+from ...dumps.torchside.values import fake_of
 from .. import torch_private as t
 from .eager import nodes_in
 

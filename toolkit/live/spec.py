@@ -126,7 +126,7 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
                     has = False
                 if not has:
                     lost.append(f"setting {room}.{name} is not applied: this torch does not have it")
-        yield [*lost, *filter(None, [permitted.without(refused)])]
+        yield [*lost, *([permitted.without(refused)] if refused else [])]
 
 
 def default_of(room: str, name: str) -> tuple[bool, Any]:
@@ -173,7 +173,7 @@ def in_force(spec: ReplaySpec) -> Iterator[None]:
     ambient = spec.ambient
     full = spec.stage in FULL_STAGES
     inference = torch.inference_mode() if full and ambient.inference_mode else contextlib.nullcontext()
-    with _globals(spec), modes(ambient) if full else torch.no_grad(), inference:
+    with torch_state.settings_put(ambient), modes(ambient) if full else torch.no_grad(), inference:
         yield
 
 
@@ -187,16 +187,6 @@ def modes(ambient: Ambient) -> Iterator[None]:
         for device, dtype in ambient.autocast.items():
             stack.enter_context(torch.autocast(device, getattr(torch, dtype), cache_enabled=ambient.autocast_cache))
         yield
-
-
-@contextlib.contextmanager
-def _globals(spec: ReplaySpec) -> Iterator[None]:
-    before = torch_state.ambient(seed=False)
-    torch_state.put_settings(spec.ambient)
-    try:
-        yield
-    finally:
-        torch_state.put_settings(before)
 
 
 def rewritten(spec: ReplaySpec) -> bool:

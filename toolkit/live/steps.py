@@ -1,5 +1,4 @@
-"""Counts the optimizer's steps in this process through torch's public global hook, and keeps work that waits for a
-step.
+"""Counts the optimizer's steps in this process through torch's public global hook.
 
 A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not
 survive. So Dynamo is set to skip the hook, and each run of a graph that contains compiled steps adds marks: `count()`,
@@ -7,29 +6,17 @@ called before each execution of a graph, turns the marks into counted steps. In 
 Dynamo traces it: one attribute that is written and never read. Optimizers that do not call torch's hooks are not
 counted: `count()` then stays 0, which means "unknown".
 
-`--after-step N`: a graph captured before the Nth step waits in memory, and is written only if it runs after that step.
-A model that is compiled once, in its first step, is thus recorded whole with the inputs of a step that matters, while
-compiles that belong to the beginning of a long run leave nothing. A graph that never runs again counts as left out.
-
-For example:
-
-    watch(); count()  # -> 0
-    waiting = Waiting(100); waiting.begin("0_0/forward")
-    waiting.postpone("0_0/forward", save)        # True before step 100: save() is called by release("0_0/forward")
-    # True
+For example, `watch(); count()` gives 0.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from .. import torch_private as t
 from ..torch_private.unseen import passed_over, unseen
-
-Action = Callable[[], object]
 
 
 class _StepCounter:
@@ -123,42 +110,3 @@ def marking(compiled: Callable[..., Any], steps: int) -> Callable[..., Any]:
         return result
 
     return run
-
-
-class Waiting:
-    """Actions that wait for a step, in order, by compile name; with `after_step` 0 none waits."""
-
-    def __init__(self, after_step: int) -> None:
-        self.after_step = after_step
-        self._actions: dict[str, list[Action]] = {}
-        self._lock = threading.RLock()
-
-    @property
-    def now(self) -> bool:
-        """Whether the wanted step is still to come."""
-        return self.after_step > 0 and count() < self.after_step
-
-    def begin(self, local: str) -> bool:
-        """Whether the graphs of a graph's compile wait; from then on `postpone` keeps actions for that compile."""
-        name = local.partition("/")[0]
-        if not self.now and name not in self._actions:
-            return False
-        with self._lock:
-            self._actions.setdefault(name, [])
-        return True
-
-    def postpone(self, local: str, action: Action) -> bool:
-        """Keeps an action for later, if the graph's compile waits; returns whether it does."""
-        with self._lock:
-            actions = self._actions.get(local.partition("/")[0])
-            if actions is None:
-                return False
-            actions.append(action)
-            return True
-
-    def release(self, local: str) -> None:
-        """Runs the waiting actions of a graph's compile, in order."""
-        with self._lock:
-            actions = self._actions.pop(local.partition("/")[0], [])
-        for action in actions:
-            action()

@@ -1,9 +1,7 @@
-"""Reads what torch reports about itself in a recorded program: compile ids, counters, settings, modes, the ambient
-state, wrappers.
+"""Reads what torch reports about itself in a recorded program: compile ids, settings, modes, the ambient state.
 
 Imports nothing but torch itself, and any name may be missing: a torch without one records less, and what is missing is
-reported. Only reads: draws no random number and changes no setting, except for the caches that hide graphs, inside
-compiler calls.
+reported. Only reads: draws no random number and changes no setting.
 
 >>> compile_id() is None                # outside of a compile
 True
@@ -12,29 +10,21 @@ True
 from __future__ import annotations
 
 import functools
-import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...dumps.schema import Ambient
 from ..torch_private import loaded
 from ..torch_private.names import CONFIGS
 from . import steps
 
-if TYPE_CHECKING:
-    from ..recorder.session import Session
-
 CACHE_SWITCHES = {
     "functorch": ("enable_autograd_cache", "enable_remote_autograd_cache"),
     "inductor": ("fx_graph_cache", "fx_graph_remote_cache"),
 }
 """Settings of caches that skip the compiler, and so hide graphs from the recorder."""
-
-CACHE_HITS = {"AOTAutograd": ("aot_autograd", "autograd_cache_hit"), "FX graph": ("inductor", "fxgraph_cache_hit")}
-"""Cache -> the counter of its hits."""
 
 DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps", "hpu")
 
@@ -57,74 +47,10 @@ def dynamo_setting(name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def counter(group: str, name: str) -> int:
-    """A counter of torch._dynamo.utils.counters (cache hits are reported nowhere else)."""
-    counters = loaded("counters")
-    return int(counters[group][name]) if counters is not None and group in counters else 0
-
-
 def compiles() -> int:
     """How many frame compiles Dynamo has begun since its reset. `counters` would miss those with fullgraph=True."""
     begun = loaded("frame_compiles")
     return sum(begun.values()) if begun is not None else 0
-
-
-class _Caches(threading.local):
-    """The cache switches of this thread as they were before being turned off, and whether the caches stay on."""
-
-    def __init__(self) -> None:
-        self.off: list[tuple[Any, dict[str, Any]]] = []
-        self.on = False
-
-
-_caches = _Caches()
-
-
-@contextmanager
-def bypassed(session: Session, compile_name: str = "", cache: str = "", hidden: str = "") -> Iterator[None]:
-    """Turns the caches that hide graphs off on this thread for the block, unless the session keeps them: a warm cache
-    skips the compiler.
-
-    Where the cache `cache` (a name in CACHE_HITS) hits nevertheless, the journal says that the compile's graphs
-    `hidden` (their stages, in words) are not recorded.
-    """
-    hits_before = counter(*CACHE_HITS[cache]) if cache else 0
-    off_before = len(_caches.off)
-    keeps = session.options.keep_cache or _caches.on
-
-    def forget() -> None:
-        del _caches.off[off_before:]
-
-    with ExitStack() as stack:
-        stack.callback(forget)
-        for config, switches in ({} if keeps else CACHE_SWITCHES).items():
-            module = loaded(f"{config}_config")
-            present = {switch: getattr(module, switch) for switch in switches if hasattr(module, switch)}
-            if module is not None and any(present.values()):
-                session.caches_were_on = True
-                _caches.off.append((module, present))
-                stack.enter_context(module.patch(dict.fromkeys(present, False)))
-        yield
-    if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits_before:
-        session.note(f"{compile_name}: {hidden} not recorded, hidden by the {cache} cache", hidden=True)
-
-
-@contextmanager
-def cached_apart(session: Session) -> Iterator[None]:
-    """For a compile whose artifact the program may save, which torch builds from its cache entries: enables the disk
-    caches as the program has them, but under a key of their own, so that none of their entries matches."""
-    with ExitStack() as stack:
-        with session.guarded("caches"):
-            if not session.options.keep_cache and not _caches.on:
-                from torch.compiler import config
-
-                stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
-                for module, values in _caches.off:
-                    there = {name: value for name, value in values.items() if "remote" not in name}
-                    stack.enter_context(module.patch(there))
-                session.caches_were_on = _caches.on = True
-                stack.callback(setattr, _caches, "on", False)
-        yield
 
 
 def undisturbed() -> AbstractContextManager[Any]:
@@ -156,15 +82,6 @@ def is_traced(value: Any) -> bool:
     return is_fake(value) or (mode is not None and mode() is not None)
 
 
-def restride(gm: Any, example_inputs: Any) -> None:
-    """Sets placeholders' fake values to the example inputs: a backward's input strides follow from the forward's
-    layout, and AOTAutograd passes them only there. Inductor does the same a moment later."""
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    for node, value in zip(placeholders, example_inputs, strict=True):
-        if is_fake(value):
-            node.meta["val"] = value
-
-
 def norms(tensors: list[Any]) -> list[Any]:
     """The 2-norm of each tensor (all of one device and dtype), in one fused kernel where there is one. The public
     torch.nn.utils.get_total_norm would give one number for all."""
@@ -181,74 +98,6 @@ def is_capturing() -> bool:
 def is_a(value: Any, *names: str) -> bool:
     """Whether a value is of a class of torch's with one of these names, which not every torch has."""
     return any(base.__name__ in names for base in type(value).__mro__)
-
-
-def tracing_facts(kind: str) -> dict[str, Any]:
-    """The parts of AOTAutograd's metadata that Inductor reads while it compiles but that no argument carries."""
-    context = loaded("TracingContext")
-    tracing = context.try_get() if context is not None else None
-    metadata = getattr(tracing, "fw_metadata", None)
-    if metadata is None:
-        return {}
-    names = ("bw_donated_idxs",) if kind == "backward" else ("num_mutated_inp_runtime_indices", "static_input_indices")
-    return {name: getattr(metadata, name) for name in names if getattr(metadata, name, None) is not None}
-
-
-def aot_compiler_like(model: Any, compiler: Any) -> Any:
-    """Wraps `compiler` in the class of `model`, by which AOTAutograd recognises cacheable compilers."""
-    wrapper = loaded("SerializableAOTDispatchCompiler")
-    if wrapper is not None and isinstance(model, wrapper):
-        return wrapper(model.output_code_ty, compiler)
-    return compiler
-
-
-def is_inductor_partition(function: Any) -> bool:
-    """Whether a partition function is Inductor's, whose own hooks see all of it."""
-    return function is not None and function is loaded("partition_fn")
-
-
-def backend_options(compiler_fn: Any) -> dict[str, Any]:
-    """The Inductor options given to torch.compile, which its wrapper applies only while it compiles."""
-    inner = [getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn")]
-    for candidate in (compiler_fn, *inner):
-        options = getattr(candidate, "config", None)
-        if isinstance(options, dict):
-            return dict(options)
-    return {}
-
-
-def innermost_backend(compiler_fn: Any) -> Any:
-    """The backend inside torch's wrappers; inside those, the compiler that AOTAutograd was given."""
-    for _ in range(8):
-        if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
-            break
-        kwargs = getattr(compiler_fn, "kwargs", None)
-        names = ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
-        inner = [getattr(compiler_fn, name, None) for name in names]
-        inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
-        following = next((candidate for candidate in inner if callable(candidate)), None)
-        if following is None:
-            break
-        compiler_fn = following
-    return compiler_fn
-
-
-def plain_callable(compiled: Any) -> Any:
-    """What Dynamo would make of a compiled callable before wrapping it again: a lazy graph module's plain forward,
-    recompiled now, without Dynamo's own `disable` wrapper, a second layer of which would cost every step. There are no
-    public names for this."""
-    lazy = loaded("LazyGraphModule")
-    owner: Any = getattr(compiled, "__self__", None)
-    if lazy is not None and isinstance(compiled, lazy):
-        lazy.force_recompile(compiled)
-    elif lazy is not None and isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
-        lazy.force_recompile(owner)
-        compiled = owner.forward
-    while getattr(compiled, "_torchdynamo_wrapper_id", None) == id(compiled) and callable(
-        getattr(compiled, "_torchdynamo_orig_callable", None)
-    ):
-        compiled = compiled._torchdynamo_orig_callable
-    return compiled
 
 
 def changed_settings(
@@ -394,6 +243,17 @@ def put_settings(state: Ambient) -> None:
         torch.backends.cudnn.allow_tf32 = state.cudnn_tf32
     if state.threads and now.threads != state.threads:
         torch.set_num_threads(state.threads)  # Inductor writes this number into C++ kernels
+
+
+@contextmanager
+def settings_put(state: Ambient) -> Iterator[None]:
+    """Sets those of torch's `settings` that differ, for the block."""
+    before = ambient(seed=False)
+    put_settings(state)
+    try:
+        yield
+    finally:
+        put_settings(before)
 
 
 def generators() -> list[tuple[str, Any]]:

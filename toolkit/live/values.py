@@ -18,7 +18,7 @@ import torch
 
 from ...dumps.tensors import file_header
 from ...dumps.torchside.history import Base
-from ...dumps.torchside.storages import storage_bytes
+from ...dumps.torchside.values import storage_bytes
 
 OPAQUE = object()
 """Marks a value that cannot be an input of a graph (a context manager, a generator)."""

@@ -51,7 +51,7 @@ from ..live.execution import PACKED, as_bytes, returned, tensors_in
 from ..live.rung import Around, Compiled
 from ..live.spec import ReplaySpec, in_force, settings
 from ..live.values import Held, Values, leaves
-from ..numerics.measures import relative_rmse
+from ..numerics.comparison import relative_rmse
 from ..numerics.statistics import described
 from ..replaying.own_nan import with_own_nan
 from ..rungs import Rung

@@ -3,7 +3,7 @@
 The judgement, for each floating-point output with n elements, reference r (float64), eager e and rung g:
 
 * relative error: err(x) = RMS(x - r) / RMS(r) over the elements where r, e and g are finite, RMS(v) = sqrt(mean(v^2)).
-  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `measures`. The ratio to eager's own
+  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `tolerance`. The ratio to eager's own
   error
   is the criterion of torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical
   Algorithms,
@@ -26,6 +26,10 @@ A rung that nothing convicts and that is further from eager than the tolerance d
 error is BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says
 nothing. No tensor is changed.
 
+Distances are computed in float64 (complex128) on the CPU over the elements that are finite in both. The ulp distance
+counts the representable numbers between two values: a float's bits, read as a sign and a magnitude, are monotone in its
+value, so the distance is a difference of integers (B. Dawson, Comparing Floating Point Numbers, 2012).
+
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'
 """
@@ -33,29 +37,17 @@ nothing. No tensor is changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from ...dumps.wording import counted
-from ..live.execution import as_bytes
+from ..live.execution import PACKED, as_bytes
 from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
 from ..verdicts.verdict import DECIDED
-from .measures import (
-    QUIET,
-    ROUNDING,
-    Difference,
-    Noises,
-    distance,
-    is_float,
-    not_finite,
-    rms,
-    signed_zero,
-    tolerance,
-    wide,
-)
+from .tolerance import tolerance
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0
@@ -67,6 +59,46 @@ NO_REFERENCE = 10.0
 BY_THEORY = 1e4
 STRIDE = "stride"
 ENDLESS = 1e300
+
+
+SIGNED_ZERO = "signed zero"
+
+ROUNDING = "rounding"
+"""Details of accuracy failures that the size of an error does not show: see `signed_zero` and `baseline.left_out`."""
+
+
+class Difference(NamedTuple):
+    """One difference between a rung's outputs and eager's: the record that every comparison of this room returns.
+
+    Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence,
+    and the form of a wrong result.
+    """
+
+    kind: Literal["accuracy", "nan", "metadata"]
+    output: int
+    detail: str
+    size: float | None
+    text: str
+    form: Form | None = None
+
+
+class Noise(NamedTuple):
+    """What rounding alone may do to one result. `flips`: how many discrete or non-finite elements it may change;
+    `apart`: how far it may move each float (float64, in the result's shape; None: not at all)."""
+
+    flips: int = 0
+    apart: torch.Tensor | None = None
+
+
+QUIET = Noise()
+
+Noises = Callable[[int], Noise]
+"""Place of a result -> its noise."""
+
+EAGERS = ", nor are float64's"
+"""Of elements that eager alone has as NaN or infinite."""
+
+_NAMES = ("finite", "nan", "inf", "-inf")
 
 
 def compare(
@@ -148,23 +180,6 @@ def all_zero(pairs: Collection[tuple[Any, Any]], what: str) -> str:
     return f"; {zero} of {len(pairs)} {what} are all 0, eager's are not" if zero > 1 else ""
 
 
-def output_errors(
-    reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], names: Sequence[str]
-) -> list[OutputError]:
-    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no
-    reference."""
-    rows = []
-    for index, (want, have) in enumerate(zip(eager, got, strict=False)):
-        if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
-            continue
-        truth = want if reference is None else reference[index]
-        rung, own, *_ = _errors(truth, want, have)
-        apart, name = distance(have, truth), names[index] if index < len(names) else ""
-        own = None if reference is None else own
-        rows.append(OutputError(name, rung, own, apart.largest, apart.ulp, apart.cosine))
-    return rows
-
-
 def _metadata(index: int, want: Any, have: Any, strict_stride: bool, every_size: bool = False) -> Difference | None:
     def differs(what: str, expected: object, got: object) -> Difference:
         return Difference("metadata", index, what, None, f"{what} is {got}, eager's is {expected}")
@@ -205,7 +220,7 @@ def _numbers(
     if not is_float(want):
         return _integers(index, truth, want, have, noise, rounding)
     exact = want if truth is None else truth
-    rung, own, wrong, beyond = _errors(exact, want, have, grain)
+    rung, own, wrong, beyond = errors_of(exact, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
     right = rung <= limit and not wrong
@@ -277,7 +292,7 @@ def _integers(
     return Difference("accuracy", index, "integers", share, text, form)
 
 
-def _errors(
+def errors_of(
     truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
 ) -> tuple[float, float, int, float]:
     """err(got), err(eager), how many elements are too far off, and the largest factor by which one is; over elements
@@ -347,3 +362,218 @@ def common_offset(eager: torch.Tensor, got: torch.Tensor) -> int | None:
         return None
     apart = got.to(torch.int64) - eager.to(torch.int64)
     return int(apart[0]) if bool((apart == apart[0]).all()) else None
+
+
+LARGE = 1e150
+"""Numbers beyond this, or below its inverse, have squares outside the range of float64."""
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64 or complex128, on the CPU."""
+    plain = tensor.detach().to("cpu")
+    return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
+
+
+def testable(values: torch.Tensor) -> torch.Tensor:
+    """The values in a dtype for which torch has isnan and isinf: not all 8-bit dtypes have them."""
+    return values.float() if values.element_size() == 1 else values
+
+
+def rms(values: torch.Tensor) -> torch.Tensor:
+    """The root of the mean of the squares, also where the squares alone would leave the range of float64."""
+    size = values.abs()
+    largest = size.max() if size.numel() else size.sum()
+    if bool(torch.isfinite(largest)) and bool((largest > LARGE) | ((largest > 0) & (largest < 1 / LARGE))):
+        return (size / largest).square().mean().sqrt() * largest
+    return size.square().mean().sqrt()
+
+
+def is_float(value: object) -> bool:
+    """Whether a value is a dense tensor of floating-point or complex numbers that torch can compute with."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.dtype == PACKED or value.is_meta:
+        return False
+    return value.is_floating_point() or value.is_complex()
+
+
+def not_finite(
+    index: int, truth: Any, want: Any, have: Any, noise: Noises = lambda output: QUIET, rounding: bool = False
+) -> Difference | None:
+    """The first difference in which elements are finite, NaN or infinite. `noise`: how many elements rounding may
+    decide; `rounding`: whether a difference that it explains is returned, too.
+
+    A NaN or Inf where eager is finite is wrong, unless rounding decides it: an overflow, or where eager has as many of
+    its own beyond float64's. Where eager itself is not finite (NaN, +Inf, -Inf) another value is wrong if the float64
+    reference agrees with eager and no rounding decides it, else it differs by rounding (a half that overflows need not
+    overflow in a fused kernel); without a reference nothing is known.
+    """
+    if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
+        return None
+    wanted, seen = map(testable, (want, have))
+    finite, elements, rounded = torch.isfinite(wanted), counted(have.numel(), "element"), None
+    for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
+        affected = test(seen) & finite
+        count, edge, own = int(affected.sum()), 0, 0
+        if count and is_float(truth) and truth.shape == want.shape:
+            over = _overflows(truth, want, noise(index).apart)
+            own = int((test(wanted) & torch.isfinite(truth).to(want.device) & ~over).sum())
+            edge = int((affected & over).sum()) if name == "inf" else 0
+        if count > edge:
+            text = f"{count - edge} of {elements} are {name} where eager's are finite"
+            if count - edge > own:
+                return Difference("nan", index, name, None, text)
+            text = f"{text}, {own} of eager's where float64's are, {DECIDED}"
+        else:
+            text = f"{edge} of {elements} overflow, {DECIDED}"
+        if count and rounding:
+            rounded = Difference("accuracy", index, ROUNDING, count / have.numel(), text)
+    if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
+        return rounded
+    wanted, got = classes(wanted), classes(seen)
+    other = (wanted != 0) & (got != wanted)
+    sure = other & (classes(truth).to(want.device) == wanted)
+    explained = not bool(sure.any()) or int(sure.sum()) <= noise(index).flips
+    differ = sure if bool(sure.any()) else other
+    count = int(differ.sum())
+    if not count or (explained and not rounding):
+        return rounded
+    first = differ.flatten().nonzero()[0]
+    is_now, was = (_NAMES[int(kinds.flatten()[first])] for kinds in (got, wanted))
+    if explained:
+        nor = "" if bool(sure.any()) else EAGERS
+        text = f"{count} of {elements} are not {was} as in eager (the first is {is_now}){nor}, {DECIDED}"
+        return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
+    text = f"{count} of {elements} are not {was} as in eager and in float64 (the first is {is_now})"
+    return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
+
+
+def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> torch.Tensor:
+    """A mask of values that may leave the dtype's range, when moved as far as rounding may move them."""
+    if not is_float(truth) or truth.shape != want.shape:
+        return torch.zeros_like(want, dtype=torch.bool)
+    size = wide(truth).abs() + (0.0 if apart is None else apart.to("cpu"))
+    limit = torch.finfo(want.dtype)
+    return (size >= limit.max * (1 - limit.eps)).to(want.device)
+
+
+def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
+    """The first zero whose sign differs from eager's, where float64 agrees with eager."""
+    if not all(is_float(tensor) and not tensor.is_complex() for tensor in (truth, want, have)):
+        return None
+    if not want.shape == have.shape == truth.shape or not want.numel() or want.element_size() == 1:
+        return None
+    zero = (want == 0) & (have == 0) & (truth == 0).to(want.device)
+    minus, other, sure = (torch.signbit(tensor) for tensor in (want, have, truth.to(want.device)))
+    wrong = zero & (minus != other) & (sure == minus)
+    count = int(wrong.sum())
+    if not count:
+        return None
+    sign = "-0.0" if bool(minus.flatten()[wrong.flatten().nonzero()[0]]) else "0.0"
+    many = f"{count} of {counted(want.numel(), 'zero')}"
+    text = f"{many} have the other sign (the first is {sign} in eager and float64)"
+    return Difference("accuracy", index, SIGNED_ZERO, None, text)
+
+
+def classes(values: torch.Tensor) -> torch.Tensor:
+    """0 where finite, 1 NaN, 2 Inf, 3 -Inf; a complex number with an infinite part counts as Inf."""
+    kinds = torch.isnan(values).to(torch.int8)
+    if values.is_complex():
+        return torch.where(torch.isinf(values) & (kinds == 0), 2, kinds)
+    kinds = torch.where(torch.isposinf(values), 2, kinds)
+    return torch.where(torch.isneginf(values), 3, kinds)
+
+
+PACKED_EPS = 0.5
+"""The eps of numbers with one bit of mantissa, packed two to a byte."""
+
+
+_INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+FAR = 2**63 - 1
+"""The ulp distance between a NaN and a number."""
+
+
+class Distance(NamedTuple):
+    """How far one tensor is from another; `ulp` is None where the dtypes differ or are no floats."""
+
+    largest: float
+    cosine: float
+    ulp: int | None
+
+
+def distance(got: torch.Tensor, truth: torch.Tensor) -> Distance:
+    """The measures of `got` against `truth`, which may be wider: it is rounded to `got`'s dtype for the ulp
+    distance."""
+    g, r = all_finite(got.flatten(), truth.flatten())
+    ulp = None
+    if got.is_floating_point() or got.is_complex():
+        apart = ulp_distance(got, truth.detach().to(got.device).to(got.dtype))
+        ulp = int(apart.max()) if apart.numel() else 0
+    return Distance(float((g - r).abs().max()) if g.numel() else 0.0, _cosine(g, r), ulp)
+
+
+def relative_rmse(got: torch.Tensor, truth: torch.Tensor) -> float:
+    """RMS(got - truth) / RMS(truth); over 1 where the truth is all zero."""
+    g, r = all_finite(got.flatten(), truth.flatten())
+    if not g.numel():
+        return 0.0
+    scale = float(rms(r))
+    return float(rms(g - r)) / (scale if scale else 1.0)
+
+
+def ulp_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """For each element the number of steps between the two values, as int64. +0 and -0 are 0 apart, so are two NaNs; a
+    NaN is FAR from a number. Both must have one floating-point dtype, of any width. Complex numbers give a last
+    dimension of two.
+    """
+    if left.dtype != right.dtype:
+        raise TypeError(f"ulp distance of {left.dtype} and {right.dtype}: the dtypes must be equal")
+    if left.is_complex():
+        return ulp_distance(torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj()))
+    if not left.is_floating_point():
+        raise TypeError(f"ulp distance is for floating-point numbers, not for {left.dtype}")
+    a, b = _ordered(left), _ordered(right)
+    same_side = (a < 0) == (b < 0)
+    # Opposite signs: the sum of two magnitudes below 2**63 may not fit.
+    apart = torch.where(same_side, (a - b).abs(), a.abs() + b.abs())
+    apart = torch.where(apart < 0, FAR, apart)
+    nan_a, nan_b = _is_nan(left), _is_nan(right)
+    return torch.where(nan_a & nan_b, 0, torch.where(nan_a ^ nan_b, FAR, apart))
+
+
+def _ordered(tensor: torch.Tensor) -> torch.Tensor:
+    """The bits as integers that grow with the value: the magnitude, negative for negative numbers."""
+    bare = tensor.detach().to("cpu").contiguous()
+    width = bare.element_size()
+    bits = bare.view(_INT[width]).to(torch.int64)
+    if width == 1:
+        return bits if "e8m0" in str(bare.dtype) else torch.where(bits >= 128, 128 - bits, bits)
+    smallest = -(2 ** (8 * width - 1))
+    return torch.where(bits < 0, smallest - bits, bits)
+
+
+def _is_nan(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.isnan(testable(tensor.detach().to("cpu")))
+
+
+def _cosine(g: torch.Tensor, r: torch.Tensor) -> float:
+    """The cosine of the angle between the two as vectors; 1 for two zeros, 0 for one."""
+    a, b = float(rms(g)) if g.numel() else 0.0, float(rms(r)) if r.numel() else 0.0
+    if a == 0.0 or b == 0.0:
+        return 1.0 if a == b else 0.0
+    return max(-1.0, min(1.0, float(((g / a) * (r / b).conj()).mean().real)))
+
+
+def output_errors(
+    reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], names: Sequence[str]
+) -> list[OutputError]:
+    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no
+    reference."""
+    rows = []
+    for index, (want, have) in enumerate(zip(eager, got, strict=False)):
+        if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
+            continue
+        truth = want if reference is None else reference[index]
+        rung, own, *_ = errors_of(truth, want, have)
+        apart, name = distance(have, truth), names[index] if index < len(names) else ""
+        own = None if reference is None else own
+        rows.append(OutputError(name, rung, own, apart.largest, apart.ulp, apart.cosine))
+    return rows

@@ -31,8 +31,8 @@ from ..judging.missing import missing
 from ..live.eager import EagerMode
 from ..live.execution import same_bits
 from ..live.torch_state import is_traced
-from ..numerics.comparison import all_zero, compare
-from ..numerics.measures import EAGERS, Difference, Noise, classes, is_float, rms, tolerance, wide
+from ..numerics.comparison import EAGERS, Difference, Noise, all_zero, classes, compare, is_float, rms, wide
+from ..numerics.tolerance import tolerance
 from ..verdicts.signature import inside
 from ..verdicts.verdict import KINDS as KIND_OF
 from ..verdicts.verdict import OK, Verdict, Where, fails, skipped

@@ -32,7 +32,7 @@ import torch
 
 from ...dumps.allowlist import OP_HOMES, WITH_TORCH
 from ...dumps.atomic import write_file
-from ...dumps.program.settings import CONFIG_MODULES, config_lines, process_lines
+from ...dumps.program.entering import CONFIG_MODULES, config_lines, process_lines
 from ...dumps.torchside.definitions import of_spaces
 from .. import torch_private as t
 from ..live.eager import eager_draws

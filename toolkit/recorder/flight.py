@@ -4,7 +4,8 @@ A Flight opens around a call into the compiler. Each graph captured meanwhile is
 and settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds
 records, never graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not
 those of torch, of installed packages and of Python itself. Notes what replays will lack: settings of the user that
-cannot be saved (custom passes, callables) and backends of the user's own.
+cannot be saved (custom passes, callables) and backends of the user's own. While the compiler works, the caches that
+hide graphs are off.
 
 For example:
 
@@ -22,9 +23,10 @@ import re
 import sys
 import threading
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
@@ -32,19 +34,18 @@ import msgspec
 from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
 from ...dumps.journal import BACKEND
-from ...dumps.levels import input_source
-from ...dumps.names import NAMES
+from ...dumps.names import NAMES, input_source
 from ...dumps.pack.redact import is_absolute, known
 from ...dumps.permitted import of_the_process
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
 from ..live import roles as roles_of
 from ..live.spec import NOT_THE_USERS, home_of, is_opaque, registered_here
-from ..live.torch_state import ambient, changed_settings, compile_id, encoded, innermost_backend, is_a, undisturbed
+from ..live.torch_state import CACHE_SWITCHES, ambient, changed_settings, compile_id, encoded, is_a, undisturbed
+from ..torch_private import loaded
 from .session import Function, Session, hook
 
 _FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)
-
 
 _WITH_GRADIENTS = ("joint", "joint_passed", "backward", "post_grad_backward")
 _VISIBLE = "user_visible_output_idxs"
@@ -101,6 +102,74 @@ class Graph:
         self.watched = False
         self.save: PackedSave | None = None
         self.text: GraphText | None = None
+
+
+CACHE_HITS = {"AOTAutograd": ("aot_autograd", "autograd_cache_hit"), "FX graph": ("inductor", "fxgraph_cache_hit")}
+"""Cache -> the counter of its hits."""
+
+
+def counter(group: str, name: str) -> int:
+    """A counter of torch._dynamo.utils.counters (cache hits are reported nowhere else)."""
+    counters = loaded("counters")
+    return int(counters[group][name]) if counters is not None and group in counters else 0
+
+
+class _Caches(threading.local):
+    """The cache switches of this thread as they were before being turned off, and whether the caches stay on."""
+
+    def __init__(self) -> None:
+        self.off: list[tuple[Any, dict[str, Any]]] = []
+        self.on = False
+
+
+_caches = _Caches()
+
+
+@contextmanager
+def bypassed(session: Session, compile_name: str = "", cache: str = "", hidden: str = "") -> Iterator[None]:
+    """Turns the caches that hide graphs off on this thread for the block, unless the session keeps them: a warm cache
+    skips the compiler.
+
+    Where the cache `cache` (a name in CACHE_HITS) hits nevertheless, the journal says that the compile's graphs
+    `hidden` (their stages, in words) are not recorded.
+    """
+    hits_before = counter(*CACHE_HITS[cache]) if cache else 0
+    off_before = len(_caches.off)
+    keeps = session.options.keep_cache or _caches.on
+
+    def forget() -> None:
+        del _caches.off[off_before:]
+
+    with ExitStack() as stack:
+        stack.callback(forget)
+        for config, switches in ({} if keeps else CACHE_SWITCHES).items():
+            module = loaded(f"{config}_config")
+            present = {switch: getattr(module, switch) for switch in switches if hasattr(module, switch)}
+            if module is not None and any(present.values()):
+                session.caches_were_on = True
+                _caches.off.append((module, present))
+                stack.enter_context(module.patch(dict.fromkeys(present, False)))
+        yield
+    if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits_before:
+        session.note(f"{compile_name}: {hidden} not recorded, hidden by the {cache} cache", hidden=True)
+
+
+@contextmanager
+def cached_apart(session: Session) -> Iterator[None]:
+    """For a compile whose artifact the program may save, which torch builds from its cache entries: enables the disk
+    caches as the program has them, but under a key of their own, so that none of their entries matches."""
+    with ExitStack() as stack:
+        with session.guarded("caches"):
+            if not session.options.keep_cache and not _caches.on:
+                from torch.compiler import config
+
+                stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
+                for module, values in _caches.off:
+                    there = {name: value for name, value in values.items() if "remote" not in name}
+                    stack.enter_context(module.patch(there))
+                session.caches_were_on = _caches.on = True
+                stack.callback(setattr, _caches, "on", False)
+        yield
 
 
 class Flight:
@@ -419,3 +488,19 @@ def _culprit(value: Any) -> Any:
     elif isinstance(value, (list, tuple, set, frozenset)):
         inside = value
     return next((_culprit(item) for item in inside if is_opaque(encoded(item))), value)
+
+
+def innermost_backend(compiler_fn: Any) -> Any:
+    """The backend inside torch's wrappers; inside those, the compiler that AOTAutograd was given."""
+    for _ in range(8):
+        if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
+            break
+        kwargs = getattr(compiler_fn, "kwargs", None)
+        names = ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
+        inner = [getattr(compiler_fn, name, None) for name in names]
+        inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
+        following = next((candidate for candidate in inner if callable(candidate)), None)
+        if following is None:
+            break
+        compiler_fn = following
+    return compiler_fn

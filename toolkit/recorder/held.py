@@ -25,9 +25,9 @@ from ...dumps import held
 from ...dumps.errors import CannotWriteError
 from ...dumps.schema import FORMAT, InputRecord, InputsRecord
 from ...dumps.tensors import Bytes
-from ...dumps.torchside.arguments import dtype_of
+from ...dumps.torchside.live_values import dtype_of, view
 from ...dumps.torchside.observed import snapshot
-from ...dumps.torchside.storages import storage_bytes, view
+from ...dumps.torchside.values import storage_bytes
 from ..live.torch_state import ambient, generators
 
 _ALIGNED = 64

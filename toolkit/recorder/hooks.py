@@ -25,10 +25,10 @@ from typing import Any
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
 from .. import torch_private as t
-from ..live import roles, steps, torch_state
-from ..live.torch_state import bypassed, cached_apart
+from ..live import roles, steps
+from ..live.torch_state import is_a, is_fake
 from . import why_hooks
-from .flight import Flight, Graph, here, in_flight, in_pass, level, note_backend
+from .flight import Flight, Graph, bypassed, cached_apart, here, in_flight, in_pass, level, note_backend
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
@@ -224,10 +224,10 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
         return compiled
     what = f"first run of {graph.id if graph else flight.name}"
     with session.guarded(what):
-        if getattr(self, "package", None) is not None or torch_state.is_a(compiled, "SerializableCallable"):
+        if getattr(self, "package", None) is not None or is_a(compiled, "SerializableCallable"):
             session.note(f"{what} not observed: its compiled form is saved by a precompile package")
         else:
-            plain = torch_state.plain_callable(compiled)
+            plain = plain_callable(compiled)
             plain = instead_of(plain, steps.marking(plain, stepping)) if stepping else plain
             return plain if graph is None else (session.watch or watch_callable)(session, [graph], plain)
     return compiled
@@ -237,7 +237,7 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
     session = flight.session
     backend = getattr(output_graph, "compiler_fn", None)
     with session.guarded("roles of the inputs"):
-        flight.options = torch_state.backend_options(backend)
+        flight.options = backend_options(backend)
         fields = getattr(output_graph, "co_fields", None) or {}
         where = f"{Path(str(fields.get('co_filename', ''))).name}:{fields.get('co_firstlineno', '')}"
         session.functions[flight.name] = f"{fields.get('co_name', '')} {where}"
@@ -263,7 +263,7 @@ def aot_module_simplified(session: Session, original: Function, *args: Any, **kw
         bound = _signature(original).bind(*args, **kwargs)
         given = bound.arguments
         partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
-        if not torch_state.is_inductor_partition(partition):
+        if not is_inductor_partition(partition):
             forward, number = given["fw_compiler"], next(_aot_calls)
             for argument, stage in _COMPILERS.items():
                 given[argument] = _aot_compiler(given.get(argument) or forward, stage, number)
@@ -278,7 +278,7 @@ def _aot_compiler(compiler: Any, stage: str, number: int) -> Any:
     for name, value in getattr(function, "__dict__", {}).items():
         if name.startswith("_is_"):
             setattr(wrapper, name, value)
-    return torch_state.aot_compiler_like(compiler, wrapper)
+    return aot_compiler_like(compiler, wrapper)
 
 
 def _aot_compile(
@@ -384,9 +384,9 @@ def compile_fx_inner(
     facts: dict[str, Any] = {}
     with session.guarded("compile kwargs"):
         plain = {key: _plain(value) for key, value in kwargs.items() if key != "get_decomp_fn"}
-        facts = {**plain, **torch_state.tracing_facts(kind)}
+        facts = {**plain, **tracing_facts(kind)}
     with session.guarded("example inputs"):
-        torch_state.restride(gm, example_inputs)
+        restride(gm, example_inputs)
     graphs = _inner_graphs(flight, gm, kind, facts)
     here.inner.append((kind, facts))
     try:
@@ -460,3 +460,64 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
             save = functools.partial(session.writer().save_code, graph.id, files)
             if not session.waiting.postpone(graph.id, save):
                 save()
+
+
+def restride(gm: Any, example_inputs: Any) -> None:
+    """Sets placeholders' fake values to the example inputs: a backward's input strides follow from the forward's
+    layout, and AOTAutograd passes them only there. Inductor does the same a moment later."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, example_inputs, strict=True):
+        if is_fake(value):
+            node.meta["val"] = value
+
+
+def tracing_facts(kind: str) -> dict[str, Any]:
+    """The parts of AOTAutograd's metadata that Inductor reads while it compiles but that no argument carries."""
+    context = t.loaded("TracingContext")
+    tracing = context.try_get() if context is not None else None
+    metadata = getattr(tracing, "fw_metadata", None)
+    if metadata is None:
+        return {}
+    names = ("bw_donated_idxs",) if kind == "backward" else ("num_mutated_inp_runtime_indices", "static_input_indices")
+    return {name: getattr(metadata, name) for name in names if getattr(metadata, name, None) is not None}
+
+
+def aot_compiler_like(model: Any, compiler: Any) -> Any:
+    """Wraps `compiler` in the class of `model`, by which AOTAutograd recognises cacheable compilers."""
+    wrapper = t.loaded("SerializableAOTDispatchCompiler")
+    if wrapper is not None and isinstance(model, wrapper):
+        return wrapper(model.output_code_ty, compiler)
+    return compiler
+
+
+def is_inductor_partition(function: Any) -> bool:
+    """Whether a partition function is Inductor's, whose own hooks see all of it."""
+    return function is not None and function is t.loaded("partition_fn")
+
+
+def backend_options(compiler_fn: Any) -> dict[str, Any]:
+    """The Inductor options given to torch.compile, which its wrapper applies only while it compiles."""
+    inner = [getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn")]
+    for candidate in (compiler_fn, *inner):
+        options = getattr(candidate, "config", None)
+        if isinstance(options, dict):
+            return dict(options)
+    return {}
+
+
+def plain_callable(compiled: Any) -> Any:
+    """What Dynamo would make of a compiled callable before wrapping it again: a lazy graph module's plain forward,
+    recompiled now, without Dynamo's own `disable` wrapper, a second layer of which would cost every step. There are no
+    public names for this."""
+    lazy = t.loaded("LazyGraphModule")
+    owner: Any = getattr(compiled, "__self__", None)
+    if lazy is not None and isinstance(compiled, lazy):
+        lazy.force_recompile(compiled)
+    elif lazy is not None and isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
+        lazy.force_recompile(owner)
+        compiled = owner.forward
+    while getattr(compiled, "_torchdynamo_wrapper_id", None) == id(compiled) and callable(
+        getattr(compiled, "_torchdynamo_orig_callable", None)
+    ):
+        compiled = compiled._torchdynamo_orig_callable
+    return compiled

@@ -33,7 +33,7 @@ from ...dumps.output import say
 from ...dumps.private_names import Row
 from ...dumps.schema import GraphRecord, InputRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from ..live.steps import Waiting
+from ..live.steps import count
 from ..live.torch_state import encoded_settings
 from ..torch_private.replacing import Replaced
 from ..torch_private.unseen import Function, seen, unseen
@@ -407,3 +407,48 @@ def torch_seed() -> int | None:
 def _innermost(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+class Waiting:
+    """Callable[[], object]s that wait for a step, in order, by compile name; with `after_step` 0 none waits.
+
+    `--after-step N`: a graph captured before the Nth step waits in memory, and is written only if it runs after that
+    step. A model that is compiled once, in its first step, is thus recorded whole with the inputs of a step that
+    matters, while compiles that belong to the beginning of a long run leave nothing. A graph that never runs again
+    counts as left out.
+    """
+
+    def __init__(self, after_step: int) -> None:
+        self.after_step = after_step
+        self._actions: dict[str, list[Callable[[], object]]] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def now(self) -> bool:
+        """Whether the wanted step is still to come."""
+        return self.after_step > 0 and count() < self.after_step
+
+    def begin(self, local: str) -> bool:
+        """Whether the graphs of a graph's compile wait; from then on `postpone` keeps actions for that compile."""
+        name = local.partition("/")[0]
+        if not self.now and name not in self._actions:
+            return False
+        with self._lock:
+            self._actions.setdefault(name, [])
+        return True
+
+    def postpone(self, local: str, action: Callable[[], object]) -> bool:
+        """Keeps an action for later, if the graph's compile waits; returns whether it does."""
+        with self._lock:
+            actions = self._actions.get(local.partition("/")[0])
+            if actions is None:
+                return False
+            actions.append(action)
+            return True
+
+    def release(self, local: str) -> None:
+        """Runs the waiting actions of a graph's compile, in order."""
+        with self._lock:
+            actions = self._actions.pop(local.partition("/")[0], [])
+        for action in actions:
+            action()

@@ -24,7 +24,7 @@ from ...dumps.journal import BACKEND, DECOMPOSITION, LOWERING
 from ...dumps.lines import append, objects
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
-from ...dumps.store import load_graph
+from ...dumps.store import SavedGraph
 from ...dumps.wording import counted, listed, shown_path, size_text, without_excerpt
 from ..live.process_groups import groups_of
 
@@ -81,7 +81,7 @@ def lines(
     """The summary of a run, as lines. `reason`: why it may be empty; `errors`: those of processes; `created`: whether
     the run folder existed; `typed`: how commands are written in it."""
     processes = index.processes(run) if run.is_dir() else []
-    rows = index.rows(processes)
+    rows, left_out = index.rows(processes), index.left_out_text(index.left_out(processes))
     journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in processes]
     notes = [event.fields for _, events in journals for event in events if event.kind == "note"]
     name = shown_path(run)
@@ -91,15 +91,15 @@ def lines(
         sentences = [_headline(rows, len(processes), name)]
     elif errors or any(note.get("error") for note in notes):
         sentences = [f"graphdbg: nothing could be recorded in {name}, though something was compiled"]
-    elif index.left_out(processes):
+    elif left_out:
         sentences = [f"graphdbg: no graph was kept: all were left out; to see why: graphdbg ls {name} --why"]
     elif any(event.kind == "why" for _, events in journals for event in events):
         sentences = [f"graphdbg: no graph was compiled; to see why: graphdbg ls {name} --why"]
     else:
         sentences = [f"graphdbg: nothing was compiled. {reason or _why_empty(in_block)}"]
     sentences += [f"graphdbg: {line}" for line in deaths.lines(processes)]
-    if left := index.left_out_text(index.left_out(processes)):
-        sentences.append(f"graphdbg: {left}")
+    if left_out:
+        sentences.append(f"graphdbg: {left_out}")
     sentences += _failures(rows)
     if rows and (hint := why.hint(name, processes)):
         sentences.append(f"graphdbg: {hint}")
@@ -240,7 +240,7 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _commands(rows: list[index.ListedGraph], name: str, notes: Sequence[Mapping[str, Any]]) -> list[str]:
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
-    saved = load_graph(chosen.path)
+    saved = SavedGraph(chosen.path, row=chosen)
     unsaved = [(str(note.get("unsaved", "")), str(note.get("module") or "__main__")) for note in notes]
     flag = " --trust" if saved.sourced or any(what.startswith("setting ") for what, _ in unsaved) else ""
     homes = [home for what, home in unsaved if what.startswith((DECOMPOSITION, LOWERING)) and home != "__main__"]

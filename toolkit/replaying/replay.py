@@ -374,7 +374,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         outcome.unlike = unlike(case.saved, outcome, watched, live.inputs)
         if (outcome.fidelity or "").startswith("different"):  # else the run's decompositions did not matter
             outcome.notes += [not_applied(hook) for hook in away if hook not in lowered]
-        if not payload["anyway"]:
+        if outcome.unlike and not payload["anyway"]:
             outcome.verdict = gated(case.saved, outcome, outcome.unlike, payload["imports"])
     if payload["keep"] and outcome.outputs is not None:
         import torch

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from .. import torch_private as t
 from ..live import gpu_only
 from ..live.entries import is_number, mode_of

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ...dumps.allowlist import words
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.wording import error_line
 from .. import torch_private as t
 from ..live import entries, gpu_only

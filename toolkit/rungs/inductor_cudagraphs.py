@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch import fx
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ..live.eager import clone_inputs
 from ..live.entries import mode_of
 from ..live.rung import Compiled

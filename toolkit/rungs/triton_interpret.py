@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ..live.eager import has_kernel_draws
 from ..live.entries import mode_of, patterns_without_device
 from ..live.rung import Compiled

@@ -15,27 +15,25 @@ For example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
-from ...dumps.torchside.node_meta import fake_of
+from ...dumps.torchside.values import fake_of
 from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..isolation.child import mark
 from ..judging.baseline import WIDE, NoReference, reference
-from ..judging.comparing import noise
+from ..judging.comparing import noise, output_grains, output_lengths
 from ..live.case import Case, Live
 from ..live.eager import GraphRunError, Hook, clone_inputs, copy_graph, draws_unrepeatably, is_random, nodes_in
 from ..live.entries import compiling, joint_passes, mode_of, partition, shared_fakes
 from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names, tensors_in
 from ..live.spec import FULL_STAGES, in_force, settings
-from ..numerics.comparison import compare
-from ..numerics.measures import Difference, Noise, is_float, output_grains, output_lengths, testable
+from ..numerics.comparison import Difference, Noise, compare, is_float, testable
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..rungs.inductor import CUSTOM_PASSES
 from ..verdicts.verdict import KINDS
@@ -179,7 +177,7 @@ class _Comparison:
         return any(node.name == parted.at for node in self.made[0].gm.graph.nodes)
 
     def _run(self, side: StageRun, hook: Hook | None = None, poison: bool = False) -> Execution:
-        with _restored(side.gm):
+        with Attributes(side.gm):
             return side.run(side.gm, clone_inputs(self.live.inputs), self.seed, _both(self._hook(side), hook), poison)
 
     def _runner(self, side: StageRun, hook: Hook | None = None) -> Callable[..., list[Any]]:
@@ -193,7 +191,7 @@ class _Comparison:
 
     def _wide(self, side: StageRun, hook: Hook | None = None) -> list[Any]:
         """A side's results in float64; raises NoReference."""
-        with _restored(side.gm):
+        with Attributes(side.gm):
             exact = reference(side.gm, self.live.inputs, self._runner(side, hook))
         if isinstance(exact, NoReference):
             raise exact
@@ -320,16 +318,6 @@ def _widened(value: Any) -> Any:
 
 def _not_finite(value: Any) -> bool:
     return is_float(value) and not bool(torch.isfinite(testable(value)).all())
-
-
-@contextmanager
-def _restored(gm: fx.GraphModule) -> Iterator[None]:
-    """Restores the graph's tensors after the block."""
-    attributes = Attributes(gm)
-    try:
-        yield
-    finally:
-        attributes.restore()
 
 
 def _both(first: Hook | None, second: Hook | None) -> Hook | None:

@@ -88,6 +88,6 @@ def passed_over(function: Any) -> None:
     global _set
     if _set is None:
         _set = t.loaded("set_eval_frame")
-    strategy, action = t.loaded("FrameExecStrategy"), t.loaded("FrameAction")
+    strategy, action, skip = map(t.loaded, ("FrameExecStrategy", "FrameAction", "set_code_exec_strategy"))
     if strategy is not None and action is not None:
-        t.loaded("set_code_exec_strategy")(function.__code__, strategy(action.SKIP, action.DEFAULT))
+        skip(function.__code__, strategy(action.SKIP, action.DEFAULT))

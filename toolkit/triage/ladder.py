@@ -87,11 +87,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     def timed(run: Any) -> float:
         parameters = [parameter for parameter in gm.parameters() if parameter.requires_grad] if backward else []
         inputs = clone_inputs(live.inputs)
-        began = time.perf_counter()
-        execute(run, inputs, seed=0, backward=backward, parameters=parameters)
-        took = time.perf_counter() - began
-        attributes.restore()
-        return took
+        with attributes:
+            began = time.perf_counter()
+            execute(run, inputs, seed=0, backward=backward, parameters=parameters)
+            return time.perf_counter() - began
 
     def built() -> Any:
         copied = copy_graph(gm)

@@ -12,7 +12,7 @@ from torch._higher_order_ops import while_loop
 
 from graphdbg.dumps import live, walk
 from graphdbg.dumps.store import load_graph
-from graphdbg.dumps.torchside.node_meta import fake_of
+from graphdbg.dumps.torchside.values import fake_of
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import bodies as bodies_of

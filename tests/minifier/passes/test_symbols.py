@@ -11,7 +11,7 @@ import torch
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient, TensorValue
 from graphdbg.dumps.store import load_graph
-from graphdbg.dumps.torchside.node_meta import fake_of
+from graphdbg.dumps.torchside.values import fake_of
 from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of

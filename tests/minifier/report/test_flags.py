@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from graphdbg.dumps.program.settings import plain_change
+from graphdbg.dumps.program.entering import plain_change
 from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.report.bundle import COMMAND_PROGRAM
 from graphdbg.minifier.report.trying import candidates, offs

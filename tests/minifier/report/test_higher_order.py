@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps.program import function
+from graphdbg.dumps.program.entering import group_lines
 from graphdbg.dumps.program.function import program_of
-from graphdbg.dumps.program.settings import group_lines
 from graphdbg.dumps.schema import GraphBody, GraphRecord, NodeRecord, StoredTensor
 from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.isolation import fresh

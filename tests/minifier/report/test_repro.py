@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.program.case import GraphFacts
+from graphdbg.dumps.program.entering import ambient_lines, config_lines
 from graphdbg.dumps.program.repro import Script
-from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.suite import death_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import Ambient, DefinitionRecord, GraphRecord, InputRecord

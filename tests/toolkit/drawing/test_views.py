@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.dumps.levels import Level, levels, module_path
+from graphdbg.dumps.names import Level, levels, module_path
 from graphdbg.dumps.short import shorten
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import nodes, overview, picture

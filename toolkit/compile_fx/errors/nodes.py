@@ -157,7 +157,7 @@ def _device(node: Any, run_by: Any) -> str:
     """The device of a node's value: as it was run, else as it was traced; "" where it has none."""
     value: Any = getattr(run_by, "env", {}).get(node)
     if value is None:
-        from ....dumps.torchside.node_meta import fake_of  # late: it imports torch
+        from ....dumps.torchside.values import fake_of
 
         value = fake_of(node)
     if isinstance(value, (list, tuple)):

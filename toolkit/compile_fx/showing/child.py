@@ -27,7 +27,7 @@ from ....dumps import kernels as generated
 from ....dumps import live
 from ....dumps.errors import GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
-from ....dumps.torchside.node_meta import fake_of
+from ....dumps.torchside.values import fake_of
 from ....dumps.wording import counted
 from ... import torch_private as t
 from ...isolation.child import failure_of, is_memory_error, mark, report

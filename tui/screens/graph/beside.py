@@ -20,7 +20,7 @@ from ....dumps.browse.near import HOPS
 from ....dumps.browse.partner import Partner
 from ....dumps.browse.sheet import Sheet, text
 from ....dumps.errors import NoSuchNodeError, NotReadyError, ScreenError
-from ....dumps.roles import known_names
+from ....dumps.names import known_names
 from ....dumps.walk import Frame
 from ...jobs import Job
 from ...outside import export, keep
