@@ -43,7 +43,7 @@ from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, WaitForDevice, Watching, draws, first_difference
 from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, NO_GRAPH, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
-from .start import ABSENT, StartState, counts, leaves_of
+from .start import ABSENT, PYTHON, StartState, counts, leaves_of
 
 if TYPE_CHECKING:
     from .shadowing import Asked, Shadow
@@ -401,7 +401,8 @@ class Beside:
 
     def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
         """Compares the program's own call with eager: it may have used code compiled for an earlier call, or its own
-        random numbers, where the dtypes alone are compared. `compiled`: whether this call was seen to compile."""
+        random numbers of torch or NumPy, where the dtypes alone are compared. `compiled`: whether this call was seen to
+        compile."""
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or comparing.SHARES in name}
         judged, self.compared = self.compared, None
@@ -414,10 +415,12 @@ class Beside:
         if judged is None or failed:
             return
 
-        def compared(got: Left) -> CallRung:
-            return judged(got._replace(values=comparing.in_dtypes(eager, got.values)) if self.drawn else got)
+        drawn = self.start.random.unlike(self.ends["eager"], besides=(PYTHON,))
 
-        left = {**eager, **(comparing.in_dtypes(eager, named) if self.drawn else named)}
+        def compared(got: Left) -> CallRung:
+            return judged(got._replace(values=comparing.in_dtypes(eager, got.values)) if drawn else got)
+
+        left = {**eager, **(comparing.in_dtypes(eager, named) if drawn else named)}
         if not named or (len(left) == len(eager) and comparing.agree(eager, left)):
             return
         after = StartState(self.start.reached)

@@ -106,6 +106,35 @@ def test_a_missing_guard_shows_in_the_program_s_own_call_where_the_rungs_begin_l
     assert "only in the program's own call" in verdict.reason and "a guard is missing" in verdict.reason
 
 
+_PYTHON_DRAWS = """
+import random
+import torch
+
+rng = random.Random(7)
+
+
+@torch.compile
+def step(x):
+    return x + {draw}
+
+
+for shape in ((1,), (1, 5), (2, 2), (2, 3), (3, 3)):
+    step(torch.zeros(shape))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("draw", "rungs"), [("rng.randint(1, 100)", ["program"]), ("random.random()", []), ("torch.rand(1).mul(0)", [])]
+)
+def test_a_call_that_uses_old_draws_of_python_s_generators(tmp_path: Path, draw: str, rungs: list[str]) -> None:
+    program = shadowed(tmp_path, _PYTHON_DRAWS.format(draw=draw), first=3, last=4)
+    call = departing(program)
+    assert [row.rung for row in call.rows if row.verdict.failed] == rungs if call is not None else not rungs
+    if call is not None:
+        assert "a guard is missing" in finding(program)[1].reason
+
+
 @pytest.mark.slow
 def test_a_lost_side_effect_is_named(tmp_path: Path) -> None:
     rung, verdict = around(tmp_path, "a side effect is lost")
