@@ -161,11 +161,15 @@ class CallSeries(msgspec.Struct):
     rounding: list[float]
 
     @property
+    def beyond(self) -> int:
+        """How many steps are far beyond rounding."""
+        pairs = zip(self.differences, self.rounding, strict=True)
+        return sum(difference > FACTOR * max(noise, 1e-7) for difference, noise in pairs)
+
+    @property
     def acts(self) -> bool:
         """Whether most steps are far beyond rounding."""
-        pairs = zip(self.differences, self.rounding, strict=True)
-        beyond = [difference > FACTOR * max(noise, 1e-7) for difference, noise in pairs]
-        return sum(beyond) * 2 > len(beyond)
+        return self.beyond * 2 > len(self.differences)
 
 
 class Drift(msgspec.Struct):
@@ -209,13 +213,13 @@ def drift(calls: Sequence[records.Call]) -> Drift | None:
     series = sorted(long, key=lambda curve: -statistics.median(curve.differences))
     if not series:
         return None
-    acting = [curve for curve in series if curve.acts]
-    steps = counted(max(len(curve.calls) for curve in series), "step")
-    if acting:
-        worst, off = acting[0], statistics.median(acting[0].differences)
-        text = f"{worst.value} of {worst.function}() is {off:.1e} off at most of {steps}"
-        text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
-        return Drift(sorted(series, key=lambda curve: not curve.acts), text)
+    series.sort(key=lambda curve: -curve.beyond)
+    worst, steps = series[0], counted(max(len(curve.calls) for curve in series), "step")
+    if worst.acts or (worst.beyond and any(call.failed for call in calls)):
+        off, at = (statistics.median, "most") if worst.acts else (max, worst.beyond)
+        text = f"{worst.value} of {worst.function}() is {off(worst.differences):.1e} off at {at} of {steps}"
+        text += f", where rounding alone does {max(worst.rounding):.1e}"
+        return Drift(series, text + worst.acts * ": a fault that acts at every step")
     most = max(max(curve.differences) for curve in series)
     text = f"over {steps} no value differs by more than rounding alone makes two builds differ (at most {most:.1e})"
     return Drift(series, text)
