@@ -232,7 +232,11 @@ _UNSTEADY = (
     "compiled again it agrees, and nothing was compiled before: what its code leaves changes from run to run (a kernel "
     "that races, say), or the code is from a cache on disk"
 )
-_OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
+_OLD = (
+    "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache of torch's, in "
+    "memory or on disk, which {without} leaves out"
+)
+_WITHOUT = "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1"
 _CONSTANTS = (
     "compiled again it agrees: this call ran code compiled for an earlier call, where freezing made constants of the "
     "parameters as they were (torch.compiler.reset() after they change, or no freezing)"
@@ -505,7 +509,8 @@ def departs(call: records.Call, graphs: JudgedCall, command: Sequence[str]) -> V
         right = [other.rung for other in call.rows if other.part == row.part and other.rung in records.BACKENDS]
         reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.fresh == "agrees":
-        reason += f"; {_OLD}"
+        reason += f"; {_OLD.format(without=_WITHOUT)}"
+        further = [f"{_WITHOUT} {line}" for line in again]
     elif judged is not None:
         state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
         state += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""

@@ -70,9 +70,12 @@ def test_a_graph_that_fails_in_the_program_alone_has_a_next_step(fault: Any, sai
 def test_parameters_that_freezing_made_constants_of_are_what_an_old_compile_holds() -> None:
     row = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), value="result")
     call = Call("1:1", "step", "prog.py", 3, 1, rows=[CallRung("eager"), row], fresh="agrees")
-    for notes, said in (([FROZEN], "freezing made constants of the parameters"), ([], "or code from a cache on disk")):
+    cached = "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1"
+    for notes, said in (([FROZEN], "freezing made constants of the parameters"), ([], f"which {cached} leaves out")):
         call.notes = notes
-        assert said in departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"]).reason
+        verdict = departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"])
+        assert said in verdict.reason
+    assert verdict.next == ["graphdbg minify -- python prog.py", f"{cached} graphdbg triage -- python prog.py"]
 
 
 @pytest.mark.long
