@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,23 @@ def no_side_effects(asked: bool) -> Iterator[None]:
         yield
     finally:
         _watching.on = False
+
+
+@contextlib.contextmanager
+def dispatch() -> Iterator[None]:
+    """Restores torch's dispatch keys of this thread after the block, where torch has names for that."""
+    names = ("dispatch_keys_kept", "dispatch_keys_on", "dispatch_keys_off")
+    kept, on, off = (t.optional(name) for name in names)
+    with contextlib.nullcontext() if None in (kept, on, off) else kept(on(), off()):
+        yield
+
+
+def let_go(error: BaseException | None) -> None:
+    """Empties the frames of an error and of those that caused it: they may hold guards that change torch's dispatch
+    keys when they go, after a compile that failed."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 @contextlib.contextmanager

@@ -482,13 +482,15 @@ class Beside:
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor, given=True)
         began = time.perf_counter()
-        with self._unseen(rung) as heard, aside.own_hooks(), aside.no_side_effects(alone), modes(self.ambient):
+        hidden, ours = self._unseen(rung), aside.own_hooks()
+        with hidden as heard, ours, aside.no_side_effects(alone), modes(self.ambient), aside.dispatch():
             try:
                 with mode:
                     result = function(*args, **kwargs)
                 settle()
             except Exception as raised:  # noqa: BLE001 - errors are compared, too
                 error = raised
+                aside.let_go(raised)
         seconds = time.perf_counter() - began
         torch.clear_autocast_cache()
         self.ends[rung] = self.start.random.now()

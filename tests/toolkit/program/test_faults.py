@@ -138,6 +138,30 @@ def test_a_call_that_uses_old_draws_of_python_s_generators(tmp_path: Path, draw:
         assert "a guard is missing" in finding(program)[1].reason
 
 
+_AFTER_A_COMPILE = """
+import torch
+
+
+@torch.compile
+def step(x):
+    with torch.inference_mode():
+        y = x.view(2, 3) * 2
+    return y.clone() + 1
+
+
+try:
+    step(torch.ones(6))
+except Exception:
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_failed_compile_that_leaves_torch_unusable_is_judged_all_the_same(tmp_path: Path) -> None:
+    rung, verdict = finding(shadowed(tmp_path, _AFTER_A_COMPILE, backend="aot_eager"))
+    assert (rung, verdict.kind, verdict.layer) == ("aot_eager", "crash", "aot_autograd")
+
+
 @pytest.mark.slow
 def test_a_lost_side_effect_is_named(tmp_path: Path) -> None:
     rung, verdict = around(tmp_path, "a side effect is lost")
