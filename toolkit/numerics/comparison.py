@@ -42,7 +42,7 @@ from ...dumps.wording import counted
 from ..live.execution import as_bytes
 from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
-from ..verdicts.verdict import DECIDED
+from ..verdicts.verdict import AT_RANDOM, DECIDED
 from .measures import (
     QUIET,
     ROUNDING,
@@ -236,7 +236,7 @@ def _apart(
     errors = f"relative error {rung:.2g} to float64, eager's own {own:.2g}{nearer}"
     nothing = "and nothing shows that the compiler is wrong"
     if own < 1.0 and rung > FACTOR * own + allowed:
-        nothing = "but rounding alone, at random, moves the result as far"
+        nothing = AT_RANDOM
     text = f"{errors}; {apart:.2g} apart, {nothing}"
     return Difference("accuracy", index, ROUNDING, apart, text)
 
