@@ -130,12 +130,17 @@ def no_side_effects(asked: bool) -> Iterator[None]:
         _watching.on = False
 
 
+def dispatch_keys() -> tuple[Any, ...]:
+    """torch's dispatch keys of this thread, for `dispatch`; empty where torch lacks the names for that."""
+    on, off = t.optional("dispatch_keys_on"), t.optional("dispatch_keys_off")
+    return () if None in (on, off, t.optional("dispatch_keys_kept")) else (on(), off())
+
+
 @contextlib.contextmanager
-def dispatch() -> Iterator[None]:
-    """Restores torch's dispatch keys of this thread after the block, where torch has names for that."""
-    names = ("dispatch_keys_kept", "dispatch_keys_on", "dispatch_keys_off")
-    kept, on, off = (t.optional(name) for name in names)
-    with contextlib.nullcontext() if None in (kept, on, off) else kept(on(), off()):
+def dispatch(keys: tuple[Any, ...] | None = None) -> Iterator[None]:
+    """Restores torch's dispatch keys of this thread after the block, in which they are the given ones, if any."""
+    keys = dispatch_keys() if keys is None else keys
+    with t.look_up("dispatch_keys_kept")(*keys) if keys else contextlib.nullcontext():
         yield
 
 
