@@ -139,13 +139,15 @@ class Runs:
             f"return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'}){after}"
         )
         off = ", ".join(f"torch.autocast({quoted(device)}, enabled=False)" for device in self.autocast)
+        drawn = ", generator=own" if self.facts.is_random else ""
         return [
             f"def run(function, inputs{self.dtypes}):  # the outputs, then the gradients of the inputs that want one",
             *([f"    leaves, inputs = {sources}, [x.clone() for x in inputs]"] if after and not moved else []),
             *([f"    leaves = [leaf(x) for x in {sources}]"] if moved else []),
             f"    outputs = {outputs}",
             f"    sources = [y for y in outputs if {tensor}y.requires_grad]",
-            "    tangents = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in sources]",
+            *(["    own = torch.Generator().manual_seed(0)  # the backward may draw, too"] if drawn else []),
+            f"    tangents = [torch.randn(y.shape, dtype=torch.float64{drawn}).to(y) for y in sources]",
             *([f"    with {off}:  # as a program's backward", f"        {returned}"] if off else [f"    {returned}"]),
         ]
 

@@ -204,9 +204,13 @@ def config_lines(
     return lines, notes
 
 
+_DRAWING = ("decomposed", "inductor", "inductor_nofuse", "lite", "strict")
+"""Rungs whose compiled code draws other random numbers than eager, by design."""
+
+
 def random_lines(case: ReproFacts) -> list[str]:
     """Settings with which compiled code draws the same random numbers as eager mode, where results are compared."""
-    compared = case.failure.kind in ("accuracy", "nan") and case.rung in ("inductor", "inductor_nofuse")
+    compared = case.failure.kind in ("accuracy", "nan") and case.rung in _DRAWING
     return ["torch._inductor.config.fallback_random = True"] if compared and case.facts.is_random else []
 
 

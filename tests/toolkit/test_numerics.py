@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -307,6 +308,18 @@ def test_a_result_that_only_the_noise_excuses_is_said_to_be_no_further_than_roun
     assert excused.detail == near.detail == "rounding"
     assert excused.text.endswith("but rounding alone, at random, moves the result as far")
     assert near.text.endswith("and nothing shows that the compiler is wrong")
+
+
+@pytest.mark.parametrize("unbounded", [math.nan, math.inf])
+def test_an_element_that_rounding_may_move_without_bound_excuses_no_other(unbounded: float) -> None:
+    exact, eager = [ones(8, dtype=torch.float64)], [ones(8)]
+    moved = torch.full((8,), 1e-6, dtype=torch.float64)
+    moved[3] = unbounded
+    far = ones(8)
+    far[3] = 1.5
+    for got, kind in ((far, None), (ones(8) * 1.01, "accuracy")):
+        difference = compare(exact, eager, [got], noise=lambda _: Noise(0, moved))
+        assert (difference and difference.kind) == kind
 
 
 def test_the_number_of_outputs() -> None:

@@ -46,7 +46,7 @@ from ...dumps.wording import counted
 from ..live.execution import PACKED, as_bytes
 from ..verdicts.outcome import OutputError
 from ..verdicts.signature import Form
-from ..verdicts.verdict import DECIDED
+from ..verdicts.verdict import AT_RANDOM, DECIDED
 from .tolerance import tolerance
 
 FACTOR = 4.0
@@ -251,7 +251,7 @@ def _apart(
     errors = f"relative error {rung:.2g} to float64, eager's own {own:.2g}{nearer}"
     nothing = "and nothing shows that the compiler is wrong"
     if own < 1.0 and rung > FACTOR * own + allowed:
-        nothing = "but rounding alone, at random, moves the result as far"
+        nothing = AT_RANDOM
     text = f"{errors}; {apart:.2g} apart, {nothing}"
     return Difference("accuracy", index, ROUNDING, apart, text)
 
@@ -259,17 +259,19 @@ def _apart(
 def _explained(
     noise: torch.Tensor | None, truth: torch.Tensor, want: torch.Tensor, have: torch.Tensor, limit: float, grain: float
 ) -> bool:
-    """Whether a result is no further from float64 than rounding moves it, both in RMS and in each element."""
+    """Whether a result is no further from float64 than rounding moves it, both in RMS and in each element. An element
+    that rounding alone may make infinite or NaN is excused, and excuses no other."""
     if noise is None or noise.shape != truth.shape:
         return False
     r, e, g = (wide(tensor) for tensor in (truth, want, have))
     known = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
-    far = noise.to("cpu")[known]
-    if not far.numel() or not bool((far > 0).any()):
+    far = noise.to("cpu")
+    if not bool((far[known] > 0).any()):
         return False
-    if not bool(torch.isfinite(far).all()):
+    bounded = known & torch.isfinite(far)
+    if not bool(bounded.any()):
         return True
-    r, e, g = r[known], e[known], g[known]
+    r, e, g, far = r[bounded], e[bounded], g[bounded], far[bounded]
     most = float(rms(far)) + limit * float(rms(r))
     return float(rms(g - r)) <= most and bool(((g - r).abs() <= far.max() + _allowed(r, e, want.dtype, grain)).all())
 

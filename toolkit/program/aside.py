@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,28 @@ def no_side_effects(asked: bool) -> Iterator[None]:
         yield
     finally:
         _watching.on = False
+
+
+def dispatch_keys() -> tuple[Any, ...]:
+    """torch's dispatch keys of this thread, for `dispatch`; empty where torch lacks the names for that."""
+    on, off = t.optional("dispatch_keys_on"), t.optional("dispatch_keys_off")
+    return () if None in (on, off, t.optional("dispatch_keys_kept")) else (on(), off())
+
+
+@contextlib.contextmanager
+def dispatch(keys: tuple[Any, ...] | None = None) -> Iterator[None]:
+    """Restores torch's dispatch keys of this thread after the block, in which they are the given ones, if any."""
+    keys = dispatch_keys() if keys is None else keys
+    with t.look_up("dispatch_keys_kept")(*keys) if keys else contextlib.nullcontext():
+        yield
+
+
+def let_go(error: BaseException | None) -> None:
+    """Empties the frames of an error and of those that caused it: they may hold guards that change torch's dispatch
+    keys when they go, after a compile that failed."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 @contextlib.contextmanager

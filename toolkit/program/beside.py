@@ -43,7 +43,7 @@ from .comparing import Left, Narrow, Rounding
 from .operators import POISONS, Poison, WaitForDevice, Watching, draws, first_difference
 from .records import AS_COMPILED, DRAWN, FILTERED, FROZEN, NO_GRAPH, PROGRAM, Call, CallRung, trace_of
 from .repro import stance
-from .start import ABSENT, StartState, counts, leaves_of
+from .start import ABSENT, PYTHON, StartState, counts, leaves_of
 
 if TYPE_CHECKING:
     from .shadowing import Asked, Shadow
@@ -406,7 +406,8 @@ class Beside:
 
     def own(self, values: dict[str, Any], *, compiled: bool = False) -> None:
         """Compares the program's own call with eager: it may have used code compiled for an earlier call, or its own
-        random numbers, where the dtypes alone are compared. `compiled`: whether this call was seen to compile."""
+        random numbers of torch or NumPy, where the dtypes alone are compared. `compiled`: whether this call was seen to
+        compile."""
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or comparing.SHARES in name}
         judged, self.compared = self.compared, None
@@ -419,10 +420,12 @@ class Beside:
         if judged is None or failed:
             return
 
-        def compared(got: Left) -> CallRung:
-            return judged(got._replace(values=comparing.in_dtypes(eager, got.values)) if self.drawn else got)
+        drawn = self.start.random.unlike(self.ends["eager"], besides=(PYTHON,))
 
-        left = {**eager, **(comparing.in_dtypes(eager, named) if self.drawn else named)}
+        def compared(got: Left) -> CallRung:
+            return judged(got._replace(values=comparing.in_dtypes(eager, got.values)) if drawn else got)
+
+        left = {**eager, **(comparing.in_dtypes(eager, named) if drawn else named)}
         if not named or (len(left) == len(eager) and comparing.agree(eager, left)):
             return
         after = StartState(self.start.reached)
@@ -484,13 +487,15 @@ class Beside:
             for tensor in {id(leaf): leaf for leaf in [*(leaf for _, leaf in leaves), *state]}.values():
                 mode.move(tensor, given=True)
         began = time.perf_counter()
-        with self._unseen(rung) as heard, aside.own_hooks(), aside.no_side_effects(alone), modes(self.ambient):
+        hidden, ours = self._unseen(rung), aside.own_hooks()
+        with hidden as heard, ours, aside.no_side_effects(alone), modes(self.ambient), aside.dispatch():
             try:
                 with mode:
                     result = function(*args, **kwargs)
                 settle()
             except Exception as raised:  # noqa: BLE001 - errors are compared, too
                 error = raised
+                aside.let_go(raised)
         seconds = time.perf_counter() - began
         torch.clear_autocast_cache()
         self.ends[rung] = self.start.random.now()

@@ -161,11 +161,15 @@ class CallSeries(msgspec.Struct):
     rounding: list[float]
 
     @property
+    def beyond(self) -> int:
+        """How many steps are far beyond rounding."""
+        pairs = zip(self.differences, self.rounding, strict=True)
+        return sum(difference > FACTOR * max(noise, 1e-7) for difference, noise in pairs)
+
+    @property
     def acts(self) -> bool:
         """Whether most steps are far beyond rounding."""
-        pairs = zip(self.differences, self.rounding, strict=True)
-        beyond = [difference > FACTOR * max(noise, 1e-7) for difference, noise in pairs]
-        return sum(beyond) * 2 > len(beyond)
+        return self.beyond * 2 > len(self.differences)
 
 
 class Drift(msgspec.Struct):
@@ -209,13 +213,13 @@ def drift(calls: Sequence[records.Call]) -> Drift | None:
     series = sorted(long, key=lambda curve: -statistics.median(curve.differences))
     if not series:
         return None
-    acting = [curve for curve in series if curve.acts]
-    steps = counted(max(len(curve.calls) for curve in series), "step")
-    if acting:
-        worst, off = acting[0], statistics.median(acting[0].differences)
-        text = f"{worst.value} of {worst.function}() is {off:.1e} off at most of {steps}"
-        text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
-        return Drift(sorted(series, key=lambda curve: not curve.acts), text)
+    series.sort(key=lambda curve: -curve.beyond)
+    worst, steps = series[0], counted(max(len(curve.calls) for curve in series), "step")
+    if worst.acts or (worst.beyond and any(call.failed for call in calls)):
+        off, at = (statistics.median, "most") if worst.acts else (max, worst.beyond)
+        text = f"{worst.value} of {worst.function}() is {off(worst.differences):.1e} off at {at} of {steps}"
+        text += f", where rounding alone does {max(worst.rounding):.1e}"
+        return Drift(series, text + worst.acts * ": a fault that acts at every step")
     most = max(max(curve.differences) for curve in series)
     text = f"over {steps} no value differs by more than rounding alone makes two builds differ (at most {most:.1e})"
     return Drift(series, text)
@@ -228,7 +232,11 @@ _UNSTEADY = (
     "compiled again it agrees, and nothing was compiled before: what its code leaves changes from run to run (a kernel "
     "that races, say), or the code is from a cache on disk"
 )
-_OLD = "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache on disk"
+_OLD = (
+    "compiled again it agrees: this call ran code compiled for an earlier call, or code from a cache of torch's, in "
+    "memory or on disk, which {without} leaves out"
+)
+_WITHOUT = "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1"
 _CONSTANTS = (
     "compiled again it agrees: this call ran code compiled for an earlier call, where freezing made constants of the "
     "parameters as they were (torch.compiler.reset() after they change, or no freezing)"
@@ -501,7 +509,8 @@ def departs(call: records.Call, graphs: JudgedCall, command: Sequence[str]) -> V
         right = [other.rung for other in call.rows if other.part == row.part and other.rung in records.BACKENDS]
         reason += f"; the fault is in the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.fresh == "agrees":
-        reason += f"; {_OLD}"
+        reason += f"; {_OLD.format(without=_WITHOUT)}"
+        further = [f"{_WITHOUT} {line}" for line in again]
     elif judged is not None:
         state = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
         state += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""

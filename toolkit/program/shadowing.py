@@ -38,7 +38,7 @@ from ..live import torch_state
 from ..torch_private.importing import watch
 from ..torch_private.unseen import passed_over
 from ..verdicts.verdict import fails
-from . import comparing
+from . import aside, comparing
 from .aside import Lost, Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
@@ -106,7 +106,7 @@ class Shadow:
         address: str = "",
     ) -> None:
         self.folder, self.first, self.last, self.recompiles, self.go_on = folder, first, last, recompiles, go_on
-        self.address = address
+        self.address, self.keys = address, aside.dispatch_keys()
         self.until, self.began = time.monotonic() + seconds, time.monotonic()
         self.functions: list[CompiledFunction] = []
         self.kept: dict[int, FunctionCalls] = {}
@@ -173,6 +173,7 @@ class Shadow:
         if self.unwritten:
             say(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}")
         elif self.departed and self.address:
+            aside.let_go(error)
             self._serve()
 
     def _serve(self) -> None:
@@ -188,7 +189,8 @@ class Shadow:
             torch.set_num_threads(1)
             end_openmp_threads()
             t.look_up("inductor_config").compile_threads = 1  # thread pools refuse work at exit
-            serve(connection)
+            with aside.dispatch(self.keys):  # an error of the program's may have left others
+                serve(connection)
 
     def _wrapped(self, compiled: Callable[..., Any], function: Any, context: Any) -> Any:
         inner, owner = callable_of(function)

@@ -155,14 +155,18 @@ class StartState:
         return {name: value for name, value in settings(ambient(seed=False)).items() if value != before[name]}
 
 
+PYTHON = "Python"
+"""How the names of Python's own generators begin: compiled code draws from them what eager draws."""
+
+
 class Randomness:
     """The states of torch's, Python's and NumPy's generators."""
 
     def __init__(self, others: list[Any]) -> None:
         self.others = others
         self.kept = {name: (functools.partial(_put_default, name), state.clone()) for name, state in generators()}
-        ways: dict[str, Any] = {"Python": (random.getstate, random.setstate)}
-        ways |= {f"other {at}": _ways(other) for at, other in enumerate(others)}
+        ways: dict[str, Any] = {PYTHON: (random.getstate, random.setstate)}
+        ways |= {f"{_whose(other)} {at}": _ways(other) for at, other in enumerate(others)}
         if (numpy := sys.modules.get("numpy.random")) is not None:
             ways["NumPy"] = functools.partial(numpy.get_state, legacy=False), numpy.set_state
         self.kept |= {name: (put, get()) for name, (get, put) in ways.items()}
@@ -180,13 +184,19 @@ class Randomness:
         """The present states of the same generators."""
         return Randomness(self.others)
 
-    def unlike(self, now: Randomness) -> bool:
-        """Whether any generator's state differs from that in `now`."""
-        return not all(_same(self.kept[name][1], now.kept[name][1]) for name in self.kept.keys() & now.kept.keys())
+    def unlike(self, now: Randomness, *, besides: tuple[str, ...] = ()) -> bool:
+        """Whether any generator's state differs from that in `now`. `besides`: how the names of those begin that are
+        not looked at."""
+        names = (name for name in self.kept.keys() & now.kept.keys() if not name.startswith(besides))
+        return not all(_same(self.kept[name][1], now.kept[name][1]) for name in names)
 
 
 def _put_default(name: str, state: torch.Tensor) -> None:
     torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
+
+
+def _whose(generator: Any) -> str:
+    return PYTHON if isinstance(generator, random.Random) else "other"
 
 
 def _ways(generator: Any) -> tuple[Any, Any]:

@@ -410,6 +410,10 @@ NAMES = Names((
     # torch.autograd.graph has hooks of nodes and tensors, and nothing that is called when a backward has ended.
     Row("torch.autograd.variable", "autograd_engine=Variable._execution_engine", _BESIDE),
     Row("torch._dynamo.backends.registry", "lookup_backend", _BESIDE),
+    # No public way to see or restore them.
+    Row("torch._C", "dispatch_keys_kept=_ForceDispatchKeyGuard dispatch_keys_on=_dispatch_tls_local_include_set "
+        "dispatch_keys_off=_dispatch_tls_local_exclude_set", _BESIDE,
+        "after a compile that fails in a dispatch mode, nothing else may run"),
     # torch.compiler.is_compiling() reads it.
     Row("torch.compiler", "is_compiling_flag=_is_compiling_flag", _BESIDE),
     # torch.compile has isolate_recompiles for it, from 2.12 on.

@@ -20,7 +20,7 @@ from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
 from ..verdicts.ladder_words import kernel_check, record_again, run_address, whole_program
 from ..verdicts.own_passes import left_out
-from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
+from ..verdicts.verdict import AT_RANDOM, OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 
 _OF_A_GRAPH = ("fidelity", "inputs", "signature", "status", "recorded", "address", "also")
 """Fields of a graph's row in JSON, after the numbers of its rung."""
@@ -158,7 +158,8 @@ def run_concluded(result: RunTriage, run: Run, imports: Sequence[str] = ()) -> R
             go_on.insert(0, record_again(run))
         if result.verdict.verdict == ROUNDING and result.verdict.where is not None:
             words = [result.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
-            go_on = [shlex.join(["graphdbg", "minify", *words])]
+            verbs = [*([["bisect", "--by", "node"]] if AT_RANDOM in result.verdict.reason else []), ["minify"]]
+            go_on = [shlex.join(["graphdbg", *verb, *words]) for verb in verbs]
         flags = "" if imports or result.verdict.verdict != "cannot_tell" else left_out(run)[1]
         if "--trust" in result.verdict.reason:  # the dump has the definitions that the graph needs
             flags = "--trust"
@@ -178,7 +179,8 @@ def _worst(result: RunTriage) -> Verdict:
     """The verdict on the worst graph, with its address."""
     row = next((row for row in result.graphs if row.verdict == worst(other.verdict for other in result.graphs)), None)
     if row is None:
-        return cannot_tell(f"no graph was judged{result.abandoned and f'; Dynamo abandoned {result.abandoned}'}")
+        why = f"; Dynamo abandoned {result.abandoned}" if result.abandoned else ""
+        return cannot_tell(f"no graph was judged{'; it was interrupted' if result.interrupted else why}")
     return _addressed(row)
 
 

@@ -166,8 +166,7 @@ def triage_run(
             work.explain(all)
         except KeyboardInterrupt:
             interrupted = True
-        result = run_concluded(work.result(), run, imports)
-        result.interrupted = interrupted
+        result = run_concluded(work.result(interrupted), run, imports)
         if interrupted:
             result.summary = f"Interrupted, so not all was judged. {result.summary}"
         else:
@@ -390,9 +389,10 @@ class _TriageInProgress:
         known = verdict, row.seconds, self.left_s()
         return eased(graph, self.server, self.how, *known, thorough=thorough, report=self.report)
 
-    def result(self) -> RunTriage:
+    def result(self, interrupted: bool) -> RunTriage:
         seconds = time.monotonic() - self.began
-        return RunTriage(sorted(self.rows, key=rank), self.found, self.boundaries, seconds=seconds)
+        rows = sorted(self.rows, key=rank)
+        return RunTriage(rows, self.found, self.boundaries, seconds=seconds, interrupted=interrupted)
 
     def _row(self, graph: SavedGraph, row: RungResult, fidelity: str = "", inputs: str = "") -> GraphRow:
         known: dict[str, Any] = {

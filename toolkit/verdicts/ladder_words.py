@@ -21,7 +21,7 @@ from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
 from ..live.rung import LADDER, SIDE
 from .ladder_records import PLAIN, REAL, RungResult, Triage
-from .verdict import NO_REFERENCE, NO_TIME, OPERATOR, UNLIKE, Verdict, Where, cannot_tell, worst
+from .verdict import AT_RANDOM, NO_REFERENCE, NO_TIME, OPERATOR, UNLIKE, Verdict, Where, cannot_tell, worst
 from .verdict_words import phrase
 
 _PASSES = "The fault is in one of Inductor's passes, in fusion, or in the code made for what is fused."
@@ -107,8 +107,10 @@ def _summed_up(triage: Triage, saved: SavedGraph, imports: Sequence[str], eager_
         triage.summary = f"Under `{other.rung}` {triage.graph} cannot be judged: {other.reason}."
         return ""
     triage.summary = _all_right(triage) if triage.judged else f"Nothing was judged: {_most_said(triage)}."
-    if any(row.verdict.verdict == "rounding" for row in triage.rows):
-        return f"graphdbg minify {triage.graph} --check rounding{with_imports}"
+    rounded = [row.verdict.reason for row in triage.rows if row.verdict.verdict == "rounding"]
+    if rounded:
+        verb = "bisect --by node" if any(AT_RANDOM in reason for reason in rounded) else "minify"
+        return f"graphdbg {verb} {triage.graph} --check rounding{with_imports}"
     return record_again(saved.run) if triage.inputs != REAL and saved.run is not None else ""
 
 

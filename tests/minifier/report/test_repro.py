@@ -253,8 +253,13 @@ def test_random_ops_are_drawn_as_eager_draws_them() -> None:
     assert "torch._inductor.config.fallback_random = True" in first(random).text
     assert "import torch._inductor.config" in first(random).text
     assert first(msgspec.structs.replace(random, config=SET)).text.count("fallback_random") == 1
+    assert "fallback_random = True" in first(random, rung="decomposed").text
+    assert "fallback_random" not in first(random, rung="debug_nop").text
     assert "fallback_random" not in first(random, CRASH).text
     assert "fallback_random" not in first(relu_record()).text
+    trained = [call("y", "torch.nn.functional.dropout", node("x"), 0.5)]
+    text = first(record_of({"x": tensor(2, requires_grad=True)}, trained, ["y"], stage="dynamo")).text
+    assert "torch.randn(y.shape, dtype=torch.float64, generator=own)" in text  # or the backward draws other numbers
     own = record_of({"x": tensor(2)}, [call("y", "prims.inductor_random.default", [2], node("x"), "rand")], ["y"])
     with pytest.raises(CannotExpressError, match="random generator"):
         first(own)

@@ -70,9 +70,12 @@ def test_a_graph_that_fails_in_the_program_alone_has_a_next_step(fault: Any, sai
 def test_parameters_that_freezing_made_constants_of_are_what_an_old_compile_holds() -> None:
     row = CallRung("inductor", fails("wrong_numbers", "inductor", "result is off by 2"), value="result")
     call = Call("1:1", "step", "prog.py", 3, 1, rows=[CallRung("eager"), row], fresh="agrees")
-    for notes, said in (([FROZEN], "freezing made constants of the parameters"), ([], "or code from a cache on disk")):
+    cached = "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1"
+    for notes, said in (([FROZEN], "freezing made constants of the parameters"), ([], f"which {cached} leaves out")):
         call.notes = notes
-        assert said in departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"]).reason
+        verdict = departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"])
+        assert said in verdict.reason
+    assert verdict.next == ["graphdbg minify -- python prog.py", f"{cached} graphdbg triage -- python prog.py"]
 
 
 @pytest.mark.long
@@ -104,6 +107,59 @@ def test_a_missing_guard_shows_in_the_program_s_own_call_where_the_rungs_begin_l
     rung, verdict = around(tmp_path, "a guard is missing", first=2, last=3)
     assert (rung, verdict.layer) == ("program", "dynamo")
     assert "only in the program's own call" in verdict.reason and "a guard is missing" in verdict.reason
+
+
+_PYTHON_DRAWS = """
+import random
+import torch
+
+rng = random.Random(7)
+
+
+@torch.compile
+def step(x):
+    return x + {draw}
+
+
+for shape in ((1,), (1, 5), (2, 2), (2, 3), (3, 3)):
+    step(torch.zeros(shape))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("draw", "rungs"), [("rng.randint(1, 100)", ["program"]), ("random.random()", []), ("torch.rand(1).mul(0)", [])]
+)
+def test_a_call_that_uses_old_draws_of_python_s_generators(tmp_path: Path, draw: str, rungs: list[str]) -> None:
+    program = shadowed(tmp_path, _PYTHON_DRAWS.format(draw=draw), first=3, last=4)
+    call = departing(program)
+    assert [row.rung for row in call.rows if row.verdict.failed] == rungs if call is not None else not rungs
+    if call is not None:
+        assert "a guard is missing" in finding(program)[1].reason
+
+
+_AFTER_A_COMPILE = """
+import torch
+
+
+@torch.compile
+def step(x):
+    with torch.inference_mode():
+        y = x.view(2, 3) * 2
+    return y.clone() + 1
+
+
+try:
+    step(torch.ones(6))
+except Exception:
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_failed_compile_that_leaves_torch_unusable_is_judged_all_the_same(tmp_path: Path) -> None:
+    rung, verdict = finding(shadowed(tmp_path, _AFTER_A_COMPILE, backend="aot_eager"))
+    assert (rung, verdict.kind, verdict.layer) == ("aot_eager", "crash", "aot_autograd")
 
 
 @pytest.mark.slow

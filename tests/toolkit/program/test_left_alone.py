@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import graphdbg
 from graphdbg.dumps import opening
 from graphdbg.toolkit.live.torch_state import put_settings
-from graphdbg.toolkit.program import shadowing
+from graphdbg.toolkit.program import aside, shadowing
 from graphdbg.toolkit.program.aside import Outside, no_side_effects
 from graphdbg.toolkit.program.comparing import Left, apart, judged, kept, unrepeated, unsteady
 from graphdbg.toolkit.program.concluding import concluded, table_rows
@@ -609,3 +609,12 @@ def test_a_step_counter_may_be_written_or_be_another(tmp_path: Path) -> None:
 def test_what_eager_does_not_repeat_is_told(name: str, again: dict[str, Any], words: str) -> None:
     eager = {name: torch.zeros(3)}
     assert unrepeated(name, unsteady(eager, again)[name], again) == words
+
+
+def test_dispatch_keys_that_a_failed_compile_left_are_not_served_with() -> None:
+    keys = aside.dispatch_keys()
+    left = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
+    with torch._C._ExcludeDispatchKeyGuard(left):
+        assert str(aside.dispatch_keys()) != str(keys)
+        with aside.dispatch(keys):
+            assert str(aside.dispatch_keys()) == str(keys)

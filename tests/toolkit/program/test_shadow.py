@@ -33,7 +33,7 @@ from graphdbg.toolkit.program.judging import JudgedCall
 from graphdbg.toolkit.program.operators import Poison, Tracing, first_difference
 from graphdbg.toolkit.program.reach import is_library
 from graphdbg.toolkit.program.records import Call, CallRung, Program
-from graphdbg.toolkit.verdicts.verdict import fails
+from graphdbg.toolkit.verdicts.verdict import Verdict, fails
 
 
 def test_a_guard_that_the_program_leaves_out_is_named(tmp_path: Path) -> None:
@@ -131,14 +131,21 @@ def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_p
     assert [sery.value for sery in shadowed.drift.series if sery.value == "result"]
 
 
-def test_a_fault_at_every_step_stands_above_rounding() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "said"), [(7, "3.0e-03 off at most of 7 steps"), (2, "3.0e-03 off at 3 of 7 steps"), (0, "no value")]
+)
+def test_a_fault_at_some_steps_or_at_every_one_stands_above_rounding(wrong: int, said: str) -> None:
     rows = [
-        [CallRung("eager", differences={"result": 2e-7}), CallRung("inductor", differences={"result": 3e-3})]
-        for _ in range(5)
+        [
+            CallRung("eager", differences={"result": 2e-7}),
+            CallRung("inductor", Verdict("fails" if far > 1e-3 else "ok"), differences={"result": far}),
+        ]
+        for far in ([3e-3] * wrong + [5e-6] + [1e-7] * 6)[:7]
     ]
     result = drift([Call(str(at), "step", "train.py", 3, at, rows=of) for at, of in enumerate(rows)])
-    assert result is not None and "a fault that acts at every step" in result.sentence
-    assert result.series[0].acts and "▆" in result.lines[0]
+    assert result is not None and said in result.sentence
+    assert result.sentence.endswith("a fault that acts at every step") == result.series[0].acts == (wrong == 7)
+    assert ("▆" in result.lines[0]) is bool(wrong)
 
 
 def _python_random(x: Any) -> Any:

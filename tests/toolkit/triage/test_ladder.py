@@ -26,7 +26,7 @@ from graphdbg.toolkit.triage.ladder import Ladder, chosen
 from graphdbg.toolkit.triage.ranking import GraphRow, RunTriage, rank, run_concluded
 from graphdbg.toolkit.triage.run import _alike, _boundary, _TriageInProgress, triage_run
 from graphdbg.toolkit.verdicts import verdict
-from graphdbg.toolkit.verdicts.ladder_records import RungResult, Triage, row_of
+from graphdbg.toolkit.verdicts.ladder_records import REAL, RungResult, Triage, row_of
 from graphdbg.toolkit.verdicts.ladder_words import concluded
 from graphdbg.toolkit.verdicts.outcome import Outcome, OutputError
 from graphdbg.toolkit.verdicts.signature import Signature
@@ -333,6 +333,23 @@ def test_a_layer_is_not_claimed_where_no_ladder_was_climbed(recorded: Path) -> N
     row = GraphRow("inductor", WRONG, id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
     result = run_concluded(RunTriage([row], [], []), open_run(recorded))
     assert "there was no time for its ladder" in result.summary and result.verdict.layer is None
+
+
+@pytest.mark.parametrize("reason", ["nothing shows that the compiler is wrong", f"0.3 apart, {verdict.AT_RANDOM}"])
+def test_a_node_is_looked_for_where_only_random_roundings_excuse_a_graph(recorded: Path, reason: str) -> None:
+    rounded = verdict.Verdict("rounding", reason=reason, where=verdict.Where(graph="x/0_0/dynamo"))
+    row = GraphRow("inductor", rounded, inputs=REAL, id="0_0/dynamo", stage="dynamo", address="x/0_0/dynamo")
+    *first, last = run_concluded(RunTriage([row], [], []), open_run(recorded)).verdict.next
+    assert last == "graphdbg minify x/0_0/dynamo --check rounding"
+    node = "graphdbg bisect --by node x/0_0/dynamo --check rounding"
+    assert first == [node] * (verdict.AT_RANDOM in reason)
+    ladder = concluded(Triage([RungResult("eager", OK), row]), open_run(recorded).graphs()[0], [])
+    assert ladder.verdict.next == [line.replace("x/0_0/dynamo", ladder.graph) for line in [*first, last][:1]]
+
+
+def test_an_interrupted_triage_that_judged_no_graph_says_so(recorded: Path) -> None:
+    result = run_concluded(RunTriage([], [], [], interrupted=True), open_run(recorded)).verdict
+    assert (result.verdict, result.reason) == ("cannot_tell", "no graph was judged; it was interrupted")
 
 
 def test_strides_that_are_as_traced_and_not_eagers_are_told_of_a_run_that_is_right(recorded: Path) -> None:
