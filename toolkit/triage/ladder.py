@@ -177,7 +177,9 @@ def eased(
     except KeyboardInterrupt:  # the verdict counts more than its work-around
         report("interrupted")
         return unasked
-    report(f"found {'no such' if lines in (None, EAGER) else 'a'} work-around in {time.monotonic() - began:.1f} s")
+    spent_s = time.monotonic() - began
+    some = "; not all were tried" if lines is None and spent_s >= limit else ""
+    report(f"found {'no such' if lines in (None, EAGER) else 'a'} work-around in {spent_s:.1f} s{some}")
     if verdict.verdict == ROUNDING and (place := parted(saved, server, how, limit - (time.monotonic() - began))):
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:

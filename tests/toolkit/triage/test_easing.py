@@ -38,8 +38,10 @@ def test_what_was_looked_for_and_whether_it_was_found(
 
     monkeypatch.setattr(ladder, "work_around", tried)
     saved, heard = open_run(recorded).graphs()[0], list[str]()
-    ladder.eased(saved, server, How(), fails("wrong_numbers", "inductor", ""), 0.1, 60.0, report=heard.append)
+    for left_s in (60.0, 0.0):
+        ladder.eased(saved, server, How(), fails("wrong_numbers", "inductor", ""), 0.1, left_s, report=heard.append)
     assert heard[0].startswith("looking for a work-around: ") and heard[1].startswith(said)
+    assert [line.endswith("; not all were tried") for line in heard[1::2]] == [False, lines is None]
 
 
 def test_where_stages_parted_the_graph_before_is_eased(
