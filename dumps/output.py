@@ -29,8 +29,9 @@ from .tables import CONTROL, on_terminal, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-READER_GONE_EXIT = 141
-"""The exit code of a Unix program whose stdout was closed by its reader (`graphdbg ls --json | head -1`)."""
+READER_GONE_EXIT, HUNG_UP_EXIT = 141, 129
+"""The exit codes of a Unix program whose stdout was closed by its reader (`graphdbg ls --json | head -1`), and whose
+terminal went away."""
 
 
 def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
@@ -87,6 +88,8 @@ def make_ready() -> None:
 def settle(code: int) -> int:
     """Flushes the streams and returns the exit code: that of CannotWriteError where stdout could not be written."""
     for stream in (sys.stdout, sys.stderr):
+        if code == HUNG_UP_EXIT:
+            _nothing_more(stream)  # a thread that paints may still write, and Python would end with 120
         try:
             stream.flush()
         except OSError as error:

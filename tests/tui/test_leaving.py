@@ -56,6 +56,17 @@ def test_the_terminal_is_given_back_at_a_signal(how: str, work: Any) -> None:
             os.close(descriptor)
 
 
+def test_what_is_painted_after_the_terminal_went_away_does_not_change_the_exit_code() -> None:
+    terminal, theirs = pty.openpty()
+    ends = "import sys; from graphdbg.dumps.output import settle; input(); code = settle(129)"
+    late = f"{ends}; print('late'); sys.exit(code)"
+    process = subprocess.Popen([sys.executable, "-c", late], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.close(terminal)
+    process.communicate(b"\n", LIMIT_S)
+    assert process.returncode == 129
+
+
 def opened(*words: str) -> tuple[subprocess.Popen[bytes], int]:
     terminal, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (30, 100))
