@@ -244,4 +244,10 @@ def main(args: Sequence[str] | None = None) -> None:
     temporary.remove_left_over()
     if answers.KEPT_ELSEWHERE not in os.environ:
         answers.keep_by(partial(_keep, sys.argv[1:] if args is None else args, time.time()))
-    sys.exit(settle(run(args)))
+    try:
+        code = run(args)
+    except SystemExit as end:  # as most commands end
+        if not isinstance(end.code, int):
+            raise
+        code = end.code
+    sys.exit(settle(code))

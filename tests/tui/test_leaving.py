@@ -34,7 +34,7 @@ def test_the_terminal_is_given_back_at_a_signal(how: str, work: Any) -> None:
     terminal, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)[3]
     command = [sys.executable, "-m", "graphdbg", "tui", "myrun"]
-    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONUNBUFFERED": ""}  # as a terminal's are
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
